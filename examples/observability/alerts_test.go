@@ -1,4 +1,4 @@
-package observability
+package main
 
 import (
 	"os"

@@ -1,5 +1,5 @@
-// Package observability keeps what shows the metrics true to what is emitted.
-package observability
+// The dashboard and the alerts ask for metrics that package tracing emits.
+package main
 
 import (
 	"encoding/json"

@@ -16,7 +16,6 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect/guardweb"
 	guardecho "github.com/redlatch/redlatch/middleware/echo"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
-	"github.com/redlatch/redlatch/tracing"
 )
 
 const (
@@ -46,21 +45,13 @@ func start(ctx context.Context, opts options, redisURL string, stderr io.Writer)
 }
 
 func (a *app) start(ctx context.Context, redisURL string, stderr io.Writer) (err error) {
-	observer, err := a.observe(ctx, stderr)
-	if err != nil {
-		return err
-	}
 	if a.redis, err = openRedis(ctx, redisURL); err != nil {
 		return err
 	}
 	a.stops = append(a.stops, a.redis.close)
 	locks, guarding := unguarded(), "WITHOUT locks"
 	if !a.opts.unguarded {
-		opts := []guard.Option{guard.Prefix(a.redis.run), guard.TTL(lockTTL)}
-		if observer != nil {
-			opts = append(opts, guard.Observe(observer), guard.MetadataFunc(tracing.Traceparent))
-		}
-		if a.guard, err = guard.New(a.redis.client, opts...); err != nil {
+		if a.guard, err = guard.New(a.redis.client, guard.Prefix(a.redis.run), guard.TTL(lockTTL)); err != nil {
 			return err
 		}
 		a.stops = append(a.stops, a.guard.Shutdown)

@@ -8,13 +8,11 @@
 //	go run ./examples/orders             a burst of concurrent attempts, then a table
 //	go run ./examples/orders -unguarded  the same burst without the locks
 //	go run ./examples/orders -serve :8080
-//	go run ./examples/orders -serve :8080 -otlp localhost:4318 -metrics :9464
 //
 // It brings its own Redis, in this process. With REDIS_URL set it uses the Redis there, under a
 // key prefix of its own, and removes what it wrote there. See -help for the flags.
 //
-// locks.go has the locks; shop.go is what they protect. examples/observability has what
-// shows the spans and metrics.
+// locks.go has the locks; shop.go is what they protect. examples/observability shows spans and metrics.
 package main
 
 import (
@@ -48,7 +46,7 @@ type options struct {
 	orders, attempts, workers int
 	latency                   time.Duration
 	unguarded                 bool
-	serve, otlp, metrics      string
+	serve                     string
 }
 
 func parseFlags(args []string, stderr io.Writer) (o options, err error) {
@@ -60,8 +58,6 @@ func parseFlags(args []string, stderr io.Writer) (o options, err error) {
 	fs.DurationVar(&o.latency, "latency", 0, "how long the payment gateway takes (default 20ms, with -serve 3s)")
 	fs.BoolVar(&o.unguarded, "unguarded", false, "go without locks, to see what they are for")
 	fs.StringVar(&o.serve, "serve", "", "serve on this `address` until interrupted, and print curl lines to try, instead of the burst")
-	fs.StringVar(&o.otlp, "otlp", "", "export spans and metrics to the OpenTelemetry collector at `host:port`, by OTLP over HTTP without TLS")
-	fs.StringVar(&o.metrics, "metrics", "", "serve metrics for Prometheus on this `address`, under /metrics")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"time"
@@ -26,45 +24,39 @@ import (
 
 const exportTime = 5 * time.Second // between two, and for one
 
-// observe exports what the flags ask for. Without flags there is no Observer.
-func (a *app) observe(ctx context.Context, stderr io.Writer) (guard.Observer, error) {
-	if a.opts.otlp == "" && a.opts.metrics == "" {
-		return nil, nil
+// telemetry is an Observer of locks, and what exports its spans and metrics.
+type telemetry struct {
+	observer guard.Observer
+	metrics  http.Handler // for Prometheus
+	shutdown func(ctx context.Context) error
+}
+
+// newTelemetry exports to the collector at an address, if there is one. What it does not take is not kept for later.
+func newTelemetry(ctx context.Context, collector string) (*telemetry, error) {
+	registry := prometheus.NewRegistry()
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
+	if err != nil {
+		return nil, err
 	}
-	service := resource.NewSchemaless(attribute.String("service.name", "orders"), attribute.String("service.instance.id", rand.Text()))
+	service := resource.NewSchemaless(attribute.String("service.name", "orders"))
 	spans := []sdktrace.TracerProviderOption{sdktrace.WithResource(service)}
-	meters := []sdkmetric.Option{sdkmetric.WithResource(service)}
-	if a.opts.metrics != "" {
-		registry := prometheus.NewRegistry()
-		exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
-		if err != nil {
-			return nil, err
-		}
-		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-		url, err := a.serve(ctx, a.opts.metrics, mux)
-		if err != nil {
-			return nil, err
-		}
-		say(stderr, "metrics on %s/metrics\n", url)
-		meters = append(meters, sdkmetric.WithReader(exporter))
-	}
-	if a.opts.otlp == "" {
-		spans = append(spans, sdktrace.WithSampler(sdktrace.NeverSample()))
-	} else {
-		batches, reader, err := otlp(ctx, a.opts.otlp)
+	meters := []sdkmetric.Option{sdkmetric.WithResource(service), sdkmetric.WithReader(exporter)}
+	if collector != "" {
+		batches, reader, err := otlp(ctx, collector)
 		if err != nil {
 			return nil, err
 		}
 		spans, meters = append(spans, batches), append(meters, reader)
 	}
 	tracers, metrics := sdktrace.NewTracerProvider(spans...), sdkmetric.NewMeterProvider(meters...)
-	a.stops = append(a.stops, tracers.Shutdown, metrics.Shutdown)
-	return tracing.New(tracing.WithTracerProvider(tracers), tracing.WithMeterProvider(metrics),
-		tracing.WithKey()), nil // the numbers of orders are no secret here
+	return &telemetry{
+		observer: tracing.New(tracing.WithTracerProvider(tracers), tracing.WithMeterProvider(metrics),
+			tracing.WithKey()), // the numbers of orders are no secret here
+		metrics:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}),
+		shutdown: func(ctx context.Context) error { return errors.Join(tracers.Shutdown(ctx), metrics.Shutdown(ctx)) },
+	}, nil
 }
 
-// otlp exports to a collector. What it does not take is not kept for later.
 func otlp(ctx context.Context, addr string) (sdktrace.TracerProviderOption, sdkmetric.Option, error) {
 	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
 		return nil, nil, fmt.Errorf("-otlp %q is not host:port", addr)
