@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 const (
@@ -244,7 +245,7 @@ func inBubble(t *testing.T, s *store, run func(b *bench), change ...func(*cohort
 		}
 		run(b)
 		synctest.Wait()
-		keys, claims, waiting := b.table.Size()
+		keys, claims, waiting := testenv.Size(b.table)
 		assert.Zero(t, keys, "keys")
 		assert.Zero(t, claims, "claims")
 		assert.Zero(t, waiting, "callers")

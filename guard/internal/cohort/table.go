@@ -103,16 +103,3 @@ func (t *Table) Close(cause error) {
 
 // Held are the holds that are watched and have not ended, in no order.
 func (t *Table) Held() []watchdog.Held { return t.watchdog.All() }
-
-// Size is how many keys and claims a Table has at this moment, and how many callers
-// wait. Tests use it to show that nothing is left.
-func (t *Table) Size() (keys, claims, waiting int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.notifier.mu.Lock()
-	defer t.notifier.mu.Unlock()
-	for _, c := range t.cohorts {
-		waiting += c.queue.Len()
-	}
-	return len(t.cohorts), len(t.notifier.claims), waiting
-}
