@@ -58,7 +58,7 @@ func TestRecovery_ThroughALoss(t *testing.T) {
 }
 
 // A fault comes when all are set up: a caller that had no lock yet says nothing about it.
-func TestRecovery_EachCallerHasALockWhenItIsSetUp(t *testing.T) {
+func TestRecovery_SetUpGivesEachCallerALock(t *testing.T) {
 	s := redistest.Start(t)
 	for _, name := range libraries {
 		ctx, cancel := context.WithCancel(t.Context())

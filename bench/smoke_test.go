@@ -98,7 +98,7 @@ func TestSmoke_EveryScenarioRuns(t *testing.T) {
 	assert.Len(t, profiles, 1, "a CPU profile of each process")
 }
 
-func TestSmoke_ABrokenJobIsAnError(t *testing.T) {
+func TestSmoke_BrokenJobIsAnError(t *testing.T) {
 	server(t)
 	broken := &scenario{name: "broken", run: func(ctx context.Context, b *bench, _ *scenario) (result, error) {
 		_, err := b.run(ctx, job{Kind: "cycles", Library: "unheard of", Callers: 1}, 1)

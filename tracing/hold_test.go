@@ -15,7 +15,7 @@ import (
 )
 
 // A hold that ends before its work does.
-func TestHold_NotHeldToTheEnd(t *testing.T) {
+func TestHold_EndBeforeItsWorkHasItsOutcome(t *testing.T) {
 	for name, test := range map[string]struct {
 		end       func(g *guard.Guard, s *guardtest.Store)
 		outcome   string
@@ -206,7 +206,7 @@ func TestLimit_ModesAreOnSpansAndMetrics(t *testing.T) {
 }
 
 // What a record answers in place of the work is counted, by name and error.type.
-func TestOnce_WhatARecordAnswersIsCounted(t *testing.T) {
+func TestOnce_RecordedAnswersAreCounted(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	g := guardtest.NewMemoryGuard(t, guard.Observe(r), guard.Name("order"))

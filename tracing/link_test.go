@@ -146,7 +146,7 @@ func TestLink_WaitedForAHoldOfAnotherProcess(t *testing.T) {
 }
 
 // Two calls of the same caller wait for each other, but not for the caller.
-func TestLink_NoLinkToTheOwnCaller(t *testing.T) {
+func TestLink_OwnCallerIsNotLinked(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		other, err := guard.NewWithStore(s)
 		require.NoError(t, err)
@@ -240,7 +240,7 @@ func (unsampledHolds) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampl
 }
 
 // A span that is recorded and not sampled is exported by nobody: a link to it would lead nowhere.
-func TestSampled_NoLinkToAHoldThatIsNotSampled(t *testing.T) {
+func TestSampled_HoldsThatAreNotSampledAreNotLinked(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(unsampledHolds{sdktrace.AlwaysSample()}), sdktrace.WithSpanProcessor(spans))
@@ -261,7 +261,7 @@ func TestSampled_NoLinkToAHoldThatIsNotSampled(t *testing.T) {
 
 // Where nothing is sampled and nothing measured, the work still runs under a span that is not sampled: what it
 // begins is not sampled, either.
-func TestSampled_TheWorkIsNotSampledWhereItsHoldIsNot(t *testing.T) {
+func TestSampled_WorkIsSampledAsItsHold(t *testing.T) {
 	t.Parallel()
 	o := tracing.New(tracing.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))))
 	for _, ctx := range []context.Context{
@@ -275,7 +275,7 @@ func TestSampled_TheWorkIsNotSampledWhereItsHoldIsNot(t *testing.T) {
 
 // The end of a hold is reported late: after that of the next one, and when a caller waits for the
 // key anew. What is in the way of that wait is linked to all the same.
-func TestBlocker_AnEndThatIsReportedLate(t *testing.T) {
+func TestBlocker_EndsThatAreReportedLateAreLinked(t *testing.T) {
 	r := newEnv()
 	lock := guard.Lock{Name: "order", Key: "order"}
 	begin := guard.Hold{Depth: 1}

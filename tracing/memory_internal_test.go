@@ -14,7 +14,7 @@ import (
 )
 
 // Neither many keys nor many names make memory grow for ever.
-func TestMemory_WhatIsRememberedIsBounded(t *testing.T) {
+func TestMemory_IsBounded(t *testing.T) {
 	t.Parallel()
 	o, ok := New(WithTracerProvider(sdktrace.NewTracerProvider())).(*observer)
 	assert.True(t, ok)

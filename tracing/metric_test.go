@@ -213,7 +213,7 @@ func TestMetric_NamesAfterTheFirstThousandAreOther(t *testing.T) {
 }
 
 // What an error of the store says may name keys: spans have its class alone.
-func TestSpan_NoTextOfAnError(t *testing.T) {
+func TestSpan_ErrorTextsAreNotRecorded(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
 		failure := errors.New("WRONGTYPE at redlatch:{order:42}")
 		s.Fail(failure)
@@ -291,7 +291,7 @@ func (brokenMeter) Int64UpDownCounter(string, ...metric.Int64UpDownCounterOption
 }
 
 // It changes the global error handler: nothing else may run beside it.
-func TestMetric_InstrumentsThatCannotBeMade(t *testing.T) {
+func TestMetric_InstrumentsThatFailAreHandled(t *testing.T) {
 	var handled []error
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
 	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
@@ -325,7 +325,7 @@ func TestMetric_MetricsWithoutSpans(t *testing.T) {
 }
 
 // What one instrument measures is measured, whichever others a View drops.
-func TestMetric_OneInstrumentAlone(t *testing.T) {
+func TestMetric_InstrumentsAreIndependent(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"redlatch.lock.wait.duration", "redlatch.lock.hold.duration", "redlatch.lock.active", "redlatch.lock.waiting"} {
 		r := &env{reader: sdkmetric.NewManualReader()}
@@ -341,7 +341,7 @@ func TestMetric_OneInstrumentAlone(t *testing.T) {
 
 var noTraces = tracenoop.NewTracerProvider()
 
-func TestOption_TheKeyIsAskedFor(t *testing.T) {
+func TestOption_KeyIsRecordedIfAskedFor(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		opts []tracing.Option
@@ -400,7 +400,7 @@ func TestOption_OwnAttributes(t *testing.T) {
 	}
 }
 
-func TestOption_NothingIsAskedForSpansThatNobodySees(t *testing.T) {
+func TestOption_AttributesAreForRecordedSpans(t *testing.T) {
 	t.Parallel()
 	asked := tracing.WithAttributes(func(context.Context, guard.Lock) []attribute.KeyValue { panic("asked") })
 	observe(t.Context(), tracing.New(tracing.WithTracerProvider(noTraces), asked), lock)

@@ -96,7 +96,7 @@ func TestWait_ActiveAndWaiting(t *testing.T) {
 
 // What is said of a wait that comes to an end without the lock. Somebody else holds it,
 // in a trace of their own.
-func TestWait_NotAcquired(t *testing.T) {
+func TestWait_EndWithoutTheLockHasItsOutcome(t *testing.T) {
 	cancelAfter := func(ctx context.Context, d time.Duration) context.Context {
 		ctx, cancel := context.WithCancel(ctx)
 		time.AfterFunc(d, cancel)
@@ -187,11 +187,11 @@ func TestWait_StoreDown(t *testing.T) {
 	})
 }
 
-// TestDriven tests make the calls that a Guard makes, also those of rare moments.
+// The tests below make the calls that a Guard makes, also those of rare moments.
 
 var lock = guard.Lock{Name: "order", Key: "order:42"}
 
-func TestDriven_HandedOver(t *testing.T) {
+func TestWait_HandOverIsReported(t *testing.T) {
 	for name, local := range map[string]bool{"locally": true, "by another process": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +214,7 @@ func TestDriven_HandedOver(t *testing.T) {
 }
 
 // The end of a hold that was passed on is reported after the next one has begun.
-func TestDriven_HoldsWhoseReportsOverlap(t *testing.T) {
+func TestHold_ReportsMayOverlap(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	first, second := guard.Hold{Fence: 1, Depth: 1}, guard.Hold{Fence: 2, Depth: 1}
@@ -237,7 +237,7 @@ func TestDriven_HoldsWhoseReportsOverlap(t *testing.T) {
 }
 
 // A hold stays in the way, whatever other keys come and whichever callers give up.
-func TestDriven_EachCallerLinksToTheHold(t *testing.T) {
+func TestLink_EachCallerLinksToTheHold(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	hold, other := guard.Hold{Fence: 1, Depth: 1}, guard.Lock{Name: "other", Key: "other"}
@@ -254,7 +254,7 @@ func TestDriven_EachCallerLinksToTheHold(t *testing.T) {
 }
 
 // A hold that ended before a caller began to wait was not in the way.
-func TestDriven_NoLinkToThePast(t *testing.T) {
+func TestLink_EndedHoldsAreNotLinked(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	earlier := r.WaitStart(t.Context(), lock) // keeps what is known of the key alive
@@ -268,7 +268,7 @@ func TestDriven_NoLinkToThePast(t *testing.T) {
 }
 
 // A hold that is given back before Redis is asked was not in the way either.
-func TestDriven_NoLinkWhereTheLockWasFree(t *testing.T) {
+func TestLink_FreeLocksHaveNoLink(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	hold := guard.Hold{Fence: 1, Depth: 1}
@@ -279,7 +279,7 @@ func TestDriven_NoLinkWhereTheLockWasFree(t *testing.T) {
 	assert.Empty(t, r.the(t, "acquire order").Links())
 }
 
-func TestDriven_UnconfirmedRelease(t *testing.T) {
+func TestHold_UnconfirmedReleaseHasItsOutcome(t *testing.T) {
 	failure := &guard.StoreError{Op: "release", Key: "order:42", Err: errRefused}
 	for name, test := range map[string]struct {
 		err    error
@@ -309,7 +309,7 @@ func TestDriven_UnconfirmedRelease(t *testing.T) {
 
 // A loss belongs to the span of its hold, also below other spans; where that has ended, to the caller's. Other events
 // are on no span.
-func TestDriven_WhereEventsGo(t *testing.T) {
+func TestEvent_LossIsOnTheSpanOfItsHold(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	loss := guard.Event{Kind: guard.EventLoss, Err: &guard.LostError{}}
@@ -334,7 +334,7 @@ func TestDriven_WhereEventsGo(t *testing.T) {
 }
 
 // Ends without a start, or a second time, do no harm.
-func TestDriven_StrayEnds(t *testing.T) {
+func TestWait_StrayEndsAreIgnored(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
 	hold := guard.Hold{Fence: 1, Depth: 1}
@@ -351,7 +351,7 @@ func TestDriven_StrayEnds(t *testing.T) {
 }
 
 // A Guard under another's hold of a key of the same name waits for a lock of its own.
-func TestDriven_AnotherGuardsLockIsNoReentry(t *testing.T) {
+func TestReentry_LockOfAnotherGuardIsNone(t *testing.T) {
 	t.Parallel()
 	r := newEnv(tracing.WithKey())
 	holding := r.HoldStart(t.Context(), lock, guard.Hold{Depth: 1})

@@ -33,7 +33,7 @@ func played(t *testing.T, name string) verdict {
 	return verdicts[ours]
 }
 
-func TestFaults_ADeletedKeyIsALossThatTheFenceContains(t *testing.T) {
+func TestFaults_DeletedKeyIsALossThatTheFenceContains(t *testing.T) {
 	v := played(t, "deleted")
 	assert.Equal(t, "ErrLost", v.Told)
 	assert.Equal(t, "gets in; the fence refuses it", v.Late)
@@ -41,7 +41,7 @@ func TestFaults_ADeletedKeyIsALossThatTheFenceContains(t *testing.T) {
 	assert.NotEqual(t, "no", v.Two)
 }
 
-func TestFaults_ALostReplyToAReleaseIsNoError(t *testing.T) {
+func TestFaults_LostReplyToAReleaseIsNoError(t *testing.T) {
 	v := played(t, "lost-release")
 	assert.Equal(t, "no", v.Two)
 	assert.Equal(t, "no error, has it at once", v.Told)

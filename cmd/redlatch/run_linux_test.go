@@ -9,7 +9,7 @@ import (
 )
 
 // A killed redlatch renews no more: what it started must not go on without the lock.
-func TestRun_TheCommandDiesWithRedlatch(t *testing.T) {
+func TestRun_CommandDiesWithRedlatch(t *testing.T) {
 	r, p := own(t), newPipe(t)
 	c := r.start("run", "k", "--", "sh", "-c", `exec 3>"$0"; while :; do echo command >&3; echo child >&3; sleep 0.02; done`, p.path)
 	p.works()

@@ -37,7 +37,7 @@ func TestRun_EndsWithTheCodeOfItsCommand(t *testing.T) {
 	}
 }
 
-func TestRun_WhatIsNotThereIs127(t *testing.T) {
+func TestRun_MissingCommandIs127(t *testing.T) {
 	r := shared(t)
 	script := r.file()
 	require.NoError(t, os.WriteFile(script, []byte("#!/nowhere/interpreter\n"), 0o700))
@@ -290,7 +290,7 @@ func TestRun_LossThatTheReleaseFindsIsALoss(t *testing.T) {
 }
 
 // There was time to end, and then another one can have the lock.
-func TestRun_ALockThatGoesDuringTheGraceEndsIt(t *testing.T) {
+func TestRun_LossDuringTheGraceEndsIt(t *testing.T) {
 	r, p := own(t), newPipe(t)
 	proxy, file := redistest.NewProxy(t, r.addr), r.file()
 	c := r.at(proxy.Addr()).start("run", "--ttl", "15s", "-k", "5s", "k", "--", "sh", "-c", `
@@ -309,7 +309,7 @@ func TestRun_ALockThatGoesDuringTheGraceEndsIt(t *testing.T) {
 }
 
 // A stopped process gets TERM when it goes on, and not before.
-func TestRun_AStoppedCommandCanHeedTERM(t *testing.T) {
+func TestRun_StoppedCommandCanHeedTERM(t *testing.T) {
 	r := shared(t)
 	file := r.file()
 	c := r.start("run", "stopped", "--", "sh", "-c",
@@ -455,7 +455,7 @@ func TestRun_RedisFlagBeatsTheEnvironment(t *testing.T) {
 }
 
 // A key comes from a job's name, or from a request: it must not write lines of its own.
-func TestRun_AKeyCannotForgeALogLine(t *testing.T) {
+func TestRun_KeyCannotForgeALogLine(t *testing.T) {
 	r := own(t)
 	key := "k\nredlatch: all is well \x1b[2J"
 	r.holds(key)
@@ -504,7 +504,7 @@ func TestRun_ThePasswordFromAFile(t *testing.T) {
 	assert.Equal(t, "url  file \n", c.start().ends(0).stdout, "the command does not get them")
 }
 
-func TestRun_APasswordFileThatCannotBe(t *testing.T) {
+func TestRun_BadPasswordFileIsRefused(t *testing.T) {
 	r := nowhere(t)
 	const secret = "hunter2"
 	for says, file := range map[string]string{

@@ -220,7 +220,7 @@ func TestShow_Break(t *testing.T) {
 	r.free("broken")
 }
 
-func TestShow_WhatIsNoLock(t *testing.T) {
+func TestShow_OtherValuesAreNoLocks(t *testing.T) {
 	r := own(t)
 	require.NoError(t, r.rdb.HSet(t.Context(), "guard:{by hand}", "a", "b").Err())
 	require.NoError(t, r.rdb.Set(t.Context(), "guard:{text}", "x", time.Minute).Err())

@@ -27,7 +27,7 @@ func logs(opts ...guardslog.Option) (guard.Observer, *bytes.Buffer) {
 	return guardslog.New(slog.New(slog.NewTextHandler(&out, nil)), opts...), &out
 }
 
-func TestLogger_OneLineForTheSameThing(t *testing.T) {
+func TestLogger_RepeatedEventsAreOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, out := logs()
 		lost := guard.Event{Kind: guard.EventLoss, Err: &guard.LostError{Name: lock.Name, Key: lock.Key, Cause: guard.ErrRevoked}}

@@ -18,7 +18,7 @@ const document = "../../docs/capacity.md"
 
 // The tables in docs/capacity.md are what package capacity calculates with, and calculates. -update
 // writes them.
-func TestTable_TablesInTheGuideAreCalculated(t *testing.T) {
+func TestTable_GuideHasTheCalculatedTables(t *testing.T) {
 	text, err := os.ReadFile(document)
 	require.NoError(t, err)
 	guide := string(text)

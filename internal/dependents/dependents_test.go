@@ -19,7 +19,7 @@ const module = "github.com/redlatch/redlatch"
 
 // A program of somebody else imports guard only. go mod tidy then changes go-redis, and what go-redis
 // and guard's own tests require; nothing that the program uses besides.
-func TestDependents_AnImportOfGuardBringsGoRedisAndNothingElse(t *testing.T) {
+func TestDependents_ImportOfGuardBringsGoRedisOnly(t *testing.T) {
 	u := newUser(t)
 	before, graph := u.required(t), u.graph(t)
 	root, err := filepath.Abs("../..")

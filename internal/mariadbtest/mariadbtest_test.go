@@ -28,7 +28,7 @@ func TestMariaDB_SharedIsOneServerUntilStop(t *testing.T) {
 	}
 }
 
-func TestMariaDB_AServerOfOnesOwn(t *testing.T) {
+func TestMariaDB_StartRunsAServerOfTheTest(t *testing.T) {
 	t.Setenv("MYSQL_DSN", "me@tcp(elsewhere)/test")
 	if got := mariadbtest.Shared(t); got != "me@tcp(elsewhere)/test" {
 		t.Errorf("it uses %q", got)

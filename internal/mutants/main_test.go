@@ -58,7 +58,7 @@ func TestMutants_OfScripts(t *testing.T) {
 	assert.ErrorContains(t, err, "no tests to run")
 }
 
-func TestMutants_AHangIsNoticed(t *testing.T) {
+func TestMutants_HangIsNoticed(t *testing.T) {
 	t.Parallel()
 	by, _, err := hung("panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestA (1s)\n\t\tTestB/b (2m50s)\n", 3*time.Minute)
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestPackages_AreThoseOfTheProduct(t *testing.T) {
 }
 
 // Each package is of one job of the workflow.
-func TestPackages_TheWorkflowTriesAll(t *testing.T) {
+func TestPackages_AllAreInTheWorkflow(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, ".github/workflows/mutants.yml"))
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func TestPostgres_SharedIsOneServerUntilStop(t *testing.T) {
 	}
 }
 
-func TestPostgres_AServerOfOnesOwn(t *testing.T) {
+func TestPostgres_StartRunsAServerOfTheTest(t *testing.T) {
 	t.Setenv("DATABASE_URL", "postgres://elsewhere")
 	if got := postgrestest.Start(t); got != "postgres://elsewhere" {
 		t.Errorf("it uses %q", got)

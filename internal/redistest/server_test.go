@@ -36,7 +36,7 @@ func TestServer_Pause(t *testing.T) {
 	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
 }
 
-func TestServer_ThatCannotStart(t *testing.T) {
+func TestServer_FailureToStartIsAnError(t *testing.T) {
 	t.Parallel()
 	binary := find(t)
 	_, err := launch(binary, t.TempDir(), []string{"--no-such-directive", "x"})

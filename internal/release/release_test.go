@@ -25,7 +25,7 @@ var tagged = []string{
 	"middleware/grpc/", "middleware/river/", "middleware/watermill/", "tracing/", "",
 }
 
-func TestRelease_AReleaseIsOneVersionAndATagForEachModule(t *testing.T) {
+func TestRelease_OneVersionAndATagForEachModule(t *testing.T) {
 	if out, err := exec.Command("go", "mod", "download", "github.com/redis/go-redis/v9@v9.20.0").CombinedOutput(); err != nil {
 		if os.Getenv("REDLATCH_REQUIRE_PROXY") != "" {
 			require.NoError(t, err, "%s", out)
@@ -67,7 +67,7 @@ func TestRelease_AReleaseIsOneVersionAndATagForEachModule(t *testing.T) {
 }
 
 // What is not tagged yet has no users that a change could surprise.
-func TestRelease_TheChangelogBeginsWithTheNextVersion(t *testing.T) {
+func TestRelease_ChangelogBeginsWithTheNextVersion(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	require.NoError(t, err)
 	_, text, _ = bytes.Cut(text, []byte("\n## "))

@@ -45,7 +45,7 @@ func newGuard(t *testing.T, s *guardtest.Store, opts ...guard.Option) *guard.Gua
 }
 
 // Two crons whose ticks are 300 ms apart; a job lasts longer than that.
-func TestJob_AJobRunsOnOneOfTwoCrons(t *testing.T) {
+func TestJob_RunsOnOneOfTwoCrons(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
 		var running, runs atomic.Int32
 		job := cron.FuncJob(func() {
@@ -75,7 +75,7 @@ func (a apart) Next(now time.Time) time.Time {
 	return now.Add(-time.Duration(a)).Truncate(time.Second).Add(time.Second + time.Duration(a))
 }
 
-func TestJob_TheContextOfAJobEndsWithItsLock(t *testing.T) {
+func TestJob_ContextEndsWithItsLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer) {
 		locked := guardcron.Job(newGuard(t, s, guard.TTL(time.Second)), guard.Key("report"), guard.Name("n"))
 		ended := false
@@ -111,7 +111,7 @@ func TestJob_WhyAJobDidNotRunIsLogged(t *testing.T) {
 	})
 }
 
-func TestJob_ANilGuardIsTheDefault(t *testing.T) {
+func TestJob_NilGuardIsTheDefault(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
 		guard.SetDefault(newGuard(t, s))
 		defer guard.SetDefault(nil)

@@ -23,7 +23,7 @@ import (
 
 var jobs = guard.Key("jobs")
 
-func TestElector_OneLeadsAndTheNextTakesOver(t *testing.T) {
+func TestElector_NextTakesOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := guardgocron.Elector(ctx, newGuard(t, s), jobs)
@@ -44,7 +44,7 @@ func TestElector_OneLeadsAndTheNextTakesOver(t *testing.T) {
 }
 
 // A leader that cannot renew says no before its lease has ended for Redis.
-func TestElector_ALeaderThatLostItsLockSaysNoBeforeAnotherLeads(t *testing.T) {
+func TestElector_LostLockEndsLeadershipBeforeTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -89,7 +89,7 @@ func (k *kept) Done() <-chan struct{} {
 }
 
 // What the clock says is known, though the watchdog did not get to it.
-func TestElector_ALeaderWhoseLeaseLapsedSaysNoByTheClock(t *testing.T) {
+func TestElector_LapsedLeaseEndsLeadershipByTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		g, keeps := newGuard(t, s, guard.TTL(time.Second)), &kept{Context: t.Context(), until: make(chan struct{})}
 		_, err := g.Acquire(keeps, guard.Key("other"), guard.MaxHold(time.Millisecond))
@@ -106,7 +106,7 @@ func TestElector_ALeaderWhoseLeaseLapsedSaysNoByTheClock(t *testing.T) {
 	})
 }
 
-func TestElector_AnElectorSaysWhyItNeverLeads(t *testing.T) {
+func TestElector_FailureIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		g := newGuard(t, s)
 		never := guardgocron.Elector(t.Context(), g, guard.Key(""))
@@ -159,7 +159,7 @@ func TestLocker_LocksTheNameOfTheJob(t *testing.T) {
 	})
 }
 
-func TestLocker_RefusesWhatIsNoName(t *testing.T) {
+func TestLocker_FunctionNamesAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		l := guardgocron.Locker(newGuard(t, s))
 		for _, name := range []string{
@@ -207,7 +207,7 @@ func TestLocker_GocronLearnsWhyAJobDidNotRun(t *testing.T) {
 }
 
 // Gocron keeps the error of a Locker to itself: the log says once why a job does not run.
-func TestLocker_TheLogNamesAJobWithoutAName(t *testing.T) {
+func TestLocker_JobWithoutANameIsLogged(t *testing.T) {
 	var log strings.Builder
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
@@ -225,7 +225,7 @@ func TestLocker_TheLogNamesAJobWithoutAName(t *testing.T) {
 }
 
 // Two schedulers whose ticks are 300 ms apart; a job lasts longer than that.
-func TestLocker_AJobRunsOnOneOfTwoSchedulers(t *testing.T) {
+func TestLocker_JobRunsOnOneOfTwoSchedulers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		var running, runs atomic.Int32
 		skipped := make(chan error, 100)
@@ -250,7 +250,7 @@ func results(errs chan<- error) gocron.EventListener {
 	return gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { errs <- err })
 }
 
-func TestTask_ItsContextEndsWithItsLock(t *testing.T) {
+func TestTask_ContextEndsWithItsLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		g := newGuard(t, s, guard.TTL(time.Second))
 		errs := make(chan error, 100)
@@ -267,7 +267,7 @@ func TestTask_ItsContextEndsWithItsLock(t *testing.T) {
 	})
 }
 
-func TestTask_OneThatRunsElsewhereIsBusyAtOnce(t *testing.T) {
+func TestTask_RunElsewhereIsBusyAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		g := newGuard(t, s, guard.Wait(time.Minute))
 		boom := errors.New("boom")

@@ -168,7 +168,7 @@ func TestRecord_ForgetAsksAndDeletesTheRecord(t *testing.T) {
 }
 
 // The record ends while it is being forgotten.
-func TestRecord_ThatIsGoneIsNotForgotten(t *testing.T) {
+func TestRecord_GoneRecordIsNotForgotten(t *testing.T) {
 	r := newEnv(t)
 	r.record("k", "done", "secret")
 	p := r.page(acting)

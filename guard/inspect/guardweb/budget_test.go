@@ -147,7 +147,7 @@ func TestList_IsMadeOnceForAllThatWait(t *testing.T) {
 	})
 }
 
-func TestList_ThatTakesTooLongIsCut(t *testing.T) {
+func TestList_SlowListIsCut(t *testing.T) {
 	for name, c := range map[string]struct {
 		took []time.Duration
 		err  error
@@ -176,7 +176,7 @@ func TestList_ThatTakesTooLongIsCut(t *testing.T) {
 }
 
 // A viewer does not wait for a list that does not come, where there is an older one.
-func TestList_AnOutageIsSeenWhileAListIsMade(t *testing.T) {
+func TestList_OutageIsSeenWhileAListIsMade(t *testing.T) {
 	for name, c := range map[string]struct {
 		took   []time.Duration
 		outage time.Duration // since the second list began; 0 = none
@@ -219,7 +219,7 @@ func TestList_AnOutageIsSeenWhileAListIsMade(t *testing.T) {
 }
 
 // Where the next list is far off, one lock is asked for, now and then.
-func TestList_AnOutageIsSeenBetweenTwoLists(t *testing.T) {
+func TestList_OutageIsSeenBetweenTwoLists(t *testing.T) {
 	s := &scripted{took: seconds(2), locks: 2, getTook: time.Millisecond, getErr: errCut}
 	listed(t, s, func(t *testing.T, l *list) {
 		l.get(t.Context())

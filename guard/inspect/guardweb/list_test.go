@@ -66,7 +66,7 @@ func counted(t *testing.T) (*env, *calls) {
 	return &env{T: t, client: rdb, inspector: inspect.New(rdb)}, s
 }
 
-func TestList_OneBudgetForAllThatIsLookedFor(t *testing.T) {
+func TestList_AllLooksShareABudget(t *testing.T) {
 	r, s := counted(t)
 	p, begun := r.page(), time.Now()
 	p.says("/")
@@ -175,7 +175,7 @@ func (p page) becomes(code int) (a answer) {
 	return a
 }
 
-func TestList_TheOutageIsShownWithWhatIsKnown(t *testing.T) {
+func TestList_OutageIsShownWithTheLastList(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy := redistest.NewProxy(t, s.Addr())
@@ -206,7 +206,7 @@ func TestList_TheOutageIsShownWithWhatIsKnown(t *testing.T) {
 }
 
 // Where the next list is far off, an outage and its end are seen all the same.
-func TestList_TheOutageIsSeenBetweenTwoLists(t *testing.T) {
+func TestList_OutageIsShownBetweenTwoLists(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	rdb := proxy.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })

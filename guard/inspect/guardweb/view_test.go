@@ -184,7 +184,7 @@ func TestView_ConfirmUsesTheClockOfRedis(t *testing.T) {
 	require.ErrorIs(t, err, errNoRecord)
 }
 
-func TestView_ATemplateThatFailsIsAnError(t *testing.T) {
+func TestView_FailedTemplateIsAnError(t *testing.T) {
 	t.Parallel()
 	h, w := newPage(t), httptest.NewRecorder()
 	h.write(w, 200, "error", "no page")

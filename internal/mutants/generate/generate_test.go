@@ -69,7 +69,7 @@ func TestGenerate_MutantsAreSwitchedOnInOneProgram(t *testing.T) {
 	}
 }
 
-func TestGenerate_WhatNoTestCanNoticeIsNotMade(t *testing.T) {
+func TestGenerate_UnnoticeableMutantsAreNotMade(t *testing.T) {
 	t.Parallel()
 	p := made(t, `package m
 

@@ -37,7 +37,7 @@ func examine(t *testing.T, client redis.UniversalClient) map[string]doctor.Findi
 	return by
 }
 
-func TestDoctor_AServerThatIsWell(t *testing.T) {
+func TestDoctor_HealthyServerHasNoFinding(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -124,7 +124,7 @@ func TestDoctor_Version(t *testing.T) {
 }
 
 // Since Valkey 9.1, Lua is a module that may be missing.
-func TestDoctor_AServerWithoutLua(t *testing.T) {
+func TestDoctor_ServerWithoutLuaIsAFinding(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const version = "redis_version:7.2.4\r\nvalkey_version:9.1.0\r\n"
@@ -162,7 +162,7 @@ func TestDoctor_Clock(t *testing.T) {
 	}
 }
 
-func TestDoctor_AnAppendOnlyFileIsNoFinding(t *testing.T) {
+func TestDoctor_AppendOnlyFileIsNoFinding(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -186,7 +186,7 @@ func TestDoctor_Replication(t *testing.T) {
 }
 
 // What a server does not tell is not known: it is neither well nor ill.
-func TestDoctor_WhatInfoLeavesOutIsNoFinding(t *testing.T) {
+func TestDoctor_MissingFieldsOfInfoAreNoFinding(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -222,7 +222,7 @@ func TestDoctor_AReplica(t *testing.T) {
 	assert.Equal(t, doctor.Bad, examine(t, client)["replication"].Level)
 }
 
-func TestDoctor_WhatAUserMayNot(t *testing.T) {
+func TestDoctor_MissingRightsAreFindings(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	admin := s.Client(t)
@@ -268,7 +268,7 @@ func TestDoctor_ACluster(t *testing.T) {
 	assert.Contains(t, f.Fix, "redis+cluster://")
 }
 
-func TestDoctor_NobodyAnswers(t *testing.T) {
+func TestDoctor_UnreachableServerIsAnError(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })

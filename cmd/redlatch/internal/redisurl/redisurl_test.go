@@ -88,7 +88,7 @@ func TestCluster(t *testing.T) {
 	assert.NotNil(t, client.Options().TLSConfig)
 }
 
-func TestRedisURL_WhatIsNoURLOfRedis(t *testing.T) {
+func TestRedisURL_OtherURLsAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		"":                                                "host",
@@ -133,7 +133,7 @@ func TestRedisURL_WhatIsNoURLOfRedis(t *testing.T) {
 }
 
 // Characters that a URL gives a meaning of its own, in a password that was not encoded.
-func TestRedisURL_NoErrorHasAPieceOfThePassword(t *testing.T) {
+func TestRedisURL_ErrorsHaveNoPieceOfThePassword(t *testing.T) {
 	t.Parallel()
 	for _, odd := range []string{"/", "//", "?", "#", "%", "%zz", "[", "]", ":", " ", "\\", "^", "|", "<", "\x00", "\n", "é", "/@", "?@", "#@", "?x=", "/?#", "&", "=", "+"} {
 		for _, form := range []string{
