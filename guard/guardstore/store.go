@@ -179,8 +179,7 @@ type ReleaseStatus int
 // What became of a release.
 const (
 	ReleaseDone    ReleaseStatus = iota + 1 // the owner held the key; now it is free
-	ReleaseAlready                          // the owner had released it before
-	ReleaseLost                             // the owner does not hold it
+	ReleaseLost                             // the owner does not hold it; it may have released it before
 	ReleaseRevoked                          // as ReleaseDone, but the hold had been revoked
 )
 

@@ -182,7 +182,7 @@ func (s *storeTest) recordFailedAfterCrash() {
 	fence := s.crash("a", guardstore.Once{})
 	r := s.begins("b", guardstore.Once{})
 	s.finishes("b", r.Fence, guardstore.Outcome{}, guardstore.ReleaseDone)
-	s.finishes("b", r.Fence, guardstore.Outcome{}, guardstore.ReleaseAlready)
+	s.finishes("b", r.Fence, guardstore.Outcome{}, guardstore.ReleaseLost)
 	s.check(s.finds("c", guardstore.Once{AtMostOnce: true}, guardstore.RecordBegun).Fence == fence, "at most once, c does not learn of a")
 	r = s.begins("d", guardstore.Once{})
 	s.check(r.Earlier == fence, "d does not learn of a")
@@ -226,15 +226,15 @@ func (s *storeTest) recordAfterLoss() {
 	once := guardstore.Once{AtMostOnce: true}
 	o := done("42")
 	fence := s.crash("a", once)
-	s.finishes("a", fence, o, guardstore.ReleaseAlready)
+	s.finishes("a", fence, o, guardstore.ReleaseLost)
 	s.finds("b", once, guardstore.RecordBegun)
 	o.AtMostOnce = true
-	s.finishes("a", fence, o, guardstore.ReleaseAlready)
+	s.finishes("a", fence, o, guardstore.ReleaseLost)
 	s.finds("c", once, guardstore.RecordDone)
 
 	s.key += "2"
 	fence = s.crash("a", once)
-	s.finishes("a", fence, guardstore.Outcome{Once: once}, guardstore.ReleaseAlready) // it failed
+	s.finishes("a", fence, guardstore.Outcome{Once: once}, guardstore.ReleaseLost) // it failed
 	s.begins("b", once)
 }
 
@@ -279,7 +279,7 @@ func (s *storeTest) recordTwice() {
 	first, second := s.begins("a", guardstore.Once{}), s.begins("a", guardstore.Once{})
 	s.check(first.Fence == second.Fence && second.Earlier == 0, "%+v and %+v", first, second)
 	s.finishes("a", first.Fence, done("42"), guardstore.ReleaseDone)
-	s.finishes("a", first.Fence, done("42"), guardstore.ReleaseAlready)
+	s.finishes("a", first.Fence, done("42"), guardstore.ReleaseLost)
 	s.check(string(s.finds("b", guardstore.Once{}, guardstore.RecordDone).Result) == "42", "the result changed")
 
 	s.key += "2"

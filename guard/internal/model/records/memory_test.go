@@ -79,7 +79,7 @@ func (m *memory) release(t *testing.T, o owner, c claim, fence uint64) reply {
 	}
 	got := m.GiveBack(t, guardstore.Release{Owner: name(o), Fence: fence, TTL: ttl, Tombstone: c.inDoubt, Record: &out})
 	return reply{notified: m.Granted(), kind: map[guardstore.ReleaseStatus]kind{
-		guardstore.ReleaseDone: replyReleased, guardstore.ReleaseAlready: replyReleasedBefore, guardstore.ReleaseLost: replyNotHeld,
+		guardstore.ReleaseDone: replyReleased, guardstore.ReleaseLost: replyNotHeld,
 	}[got.Status]}
 }
 

@@ -12,7 +12,6 @@ const (
 	replyDone
 	replyUnkept
 	replyReleased
-	replyReleasedBefore
 	replyNotHeld
 	replyForgotten
 	replyNothingThere
@@ -44,7 +43,7 @@ func (r *rules) acquire(s *state, o owner) (a answer) {
 	}
 	switch {
 	case s.holder == o:
-	case s.holder == nobody && (c.tombstone && !r.tombstonesAreIgnored || s.released == o), c.tombstone && !r.tombstonesAreIgnored:
+	case c.tombstone && !r.tombstonesAreIgnored:
 		a.kind = replyFinished
 		return a
 	default:
@@ -98,7 +97,7 @@ func (r *rules) recorded(s *state, o owner) (answer, bool) {
 // admit gives a free lock to an owner.
 func (s *state) admit(o owner) {
 	s.top++
-	s.holder, s.fence, s.released = o, s.top, nobody
+	s.holder, s.fence = o, s.top
 	s.claims[o].place = 0
 }
 
@@ -110,9 +109,7 @@ func (r *rules) release(s *state, o owner) (a answer) {
 	before, held, first := s.record, s.holder == o, s.front()
 	switch {
 	case held:
-		a.kind, s.holder, s.released = replyReleased, nobody, o
-	case s.released == o:
-		a.kind = replyReleasedBefore
+		a.kind, s.holder = replyReleased, nobody
 	default:
 		a.kind = replyNotHeld
 	}
