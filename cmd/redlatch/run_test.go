@@ -127,7 +127,7 @@ func TestRun_SignalEndsTheWait(t *testing.T) {
 		r.waits(key, 1)
 		assert.Empty(t, c.signal(syscall.SIGWINCH).signal(sig).ends(128+int(sig)).stderr)
 		// The program gives Redis half a second to hear of it. Else its place in the queue lapses.
-		r.eventually("it has left", func() bool { return r.rdb.ZCount(t.Context(), "guard:{"+key+"}:queue", "(0", "+inf").Val() == 0 })
+		r.eventually("it has left", func() bool { return r.rdb.ZCount(t.Context(), "guard:{"+key+"}:queue", "-inf", "+inf").Val() == 0 })
 		holder.signal(syscall.SIGTERM).ends(143)
 		assert.NoFileExists(t, file)
 	}
