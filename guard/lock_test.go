@@ -304,8 +304,11 @@ func TestReentry_TheKeyOfAnotherGuardIsRefused(t *testing.T) {
 			outer, inner guard.LockOption
 			want         error
 		}{
-			{nil, nil, guard.ErrOption}, {guard.Shared(), nil, guard.ErrOption}, {nil, guard.Shared(), guard.ErrOption},
-			{guard.Shared(), guard.Shared(), nil}, {guard.Limit(2), guard.Limit(2), nil},
+			{nil, nil, guard.ErrOption},
+			{guard.Shared(), nil, guard.ErrOption},
+			{nil, guard.Shared(), guard.ErrOption},
+			{guard.Shared(), guard.Shared(), nil},
+			{guard.Limit(2), guard.Limit(2), nil},
 		} {
 			outer := g.take(c.outer)
 			err := other.WithLock(outer.Context(), k, nothing, c.inner)
