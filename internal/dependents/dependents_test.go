@@ -37,7 +37,7 @@ func TestDependents_ImportOfGuardBringsGoRedisOnly(t *testing.T) {
 	}
 	assert.Equal(t, map[string]string{
 		module:                         " → v0.0.0",
-		"github.com/redis/go-redis/v9": "v9.7.0 → v9.20.0",
+		"github.com/redis/go-redis/v9": "v9.7.0 → v9.22.0",
 		// What go-redis requires of those.
 		"github.com/cespare/xxhash/v2": "v2.2.0 → v2.3.0", "golang.org/x/sys": "v0.13.0 → v0.30.0", "go.uber.org/atomic": " → v1.11.0",
 	}, changed)

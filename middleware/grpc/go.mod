@@ -3,6 +3,7 @@ module github.com/redlatch/redlatch/middleware/grpc
 go 1.26.0
 
 require (
+	github.com/redis/go-redis/v9 v9.22.0
 	github.com/redlatch/redlatch v0.0.0
 	github.com/stretchr/testify v1.12.1
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc
@@ -13,7 +14,7 @@ require (
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/redis/go-redis/v9 v9.22.0 // indirect
+	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	go.uber.org/goleak v1.3.0 // indirect

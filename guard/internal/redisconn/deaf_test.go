@@ -87,8 +87,8 @@ func TestUnsubscribed_HalfOpenSubscriptionIsReplaced(t *testing.T) {
 	client := s.Server.Client(t, func(o *redis.Options) { o.Dialer = d.dial })
 	deaf := s.Caller(t.Context(), "deaf", s.GuardOn(client), "k")
 	owner := s.AwaitQueue("k", queued+1)[queued]
+	s.Eventually(func() bool { return d.deafen() == 1 }, "a subscription to deafen")
 	at := time.Now()
-	assert.Equal(t, 1, d.deafen())
 	s.Release(holder)
 	for _, v := range hearing {
 		v.Pass()
