@@ -278,6 +278,37 @@ func TestBatch_ManyClaimsOfOneKey(t *testing.T) {
 	}
 }
 
+// Claims of one key that go together queue one behind the other.
+func TestBatch_ClaimsOfOneKeyHavePlacesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	onCrowdedStores(t, func(s crowdedStore) {
+		s.take(claimOf("k", "h-1"))
+		first, second := claimOf("k", "y-1"), claimOf("k", "x-1")
+		first.Queue, second.Queue = true, true
+		claimed, _, errs := redisstore.Together(s.Context(), s.Store, []guardstore.Claim{first, second}, nil)
+		require.Equal(s, []error{nil, nil}, errs)
+		assert.Less(s, claimed[0].Ticket, claimed[1].Ticket)
+		assert.Equal(s, 1, claimed[1].Ahead)
+	})
+}
+
+// Two copies of a release in one call end one hold: not that of the owner that the first one let in.
+func TestBatch_ACopyOfAReleaseEndsNoOtherHold(t *testing.T) {
+	t.Parallel()
+	onCrowdedStores(t, func(s crowdedStore) {
+		release := s.take(claimOf("k", "h-1"))
+		next := claimOf("k", "x-1")
+		next.Queue, next.Unsubscribed = true, true
+		claimed, err := s.Acquire(s.Context(), next)
+		require.NoError(s, err)
+		require.Equal(s, guardstore.ClaimBusy, claimed.Status)
+		_, _, errs := redisstore.Together(s.Context(), s.Store, nil, []guardstore.Release{release, release})
+		require.Equal(s, []error{nil, nil}, errs)
+		holders := s.direct.HKeys(s.Context(), testenv.LockOf("k")).Val()
+		assert.Equal(s, []string{"x-1"}, holders)
+	})
+}
+
 func TestBatch_OneOfManyReleases(t *testing.T) {
 	t.Parallel()
 	x := claimOf("k", "x-1")

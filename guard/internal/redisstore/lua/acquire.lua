@@ -132,7 +132,7 @@ local function join(key, found, owner, had, place, mark, waiting)
   return place, waiting and redis.call('ZRANK', key.queue, owner) or 0
 end
 
--- acquire is the long way. known is how many of lock, queue and ended there are.
+-- acquire is the long way. known is how many of lock, queue and ended there are, or nil.
 local function acquire(key, owner, ttl, meta, wants, known)
   local place, above, mark = string.match(wants, '^(%S+) ?(%d*) ?([-u]?)$')
   above, mark = tonumber(above) or 0, mark == 'u' and '-' or ''
@@ -171,8 +171,11 @@ local function acquire(key, owner, ttl, meta, wants, known)
 end
 
 for n = 1, math.min(#left, 8) do
-  local i, found = unpack(left[n])
+  local i, known = unpack(left[n])
+  if n > 1 then
+    known = nil -- the claims before it may have queued, or got in, for the same key
+  end
   a = 4 * i - 2
-  replies[i] = attempt(acquire, keys_of(keys, 5 * i - 4), args[a], tonumber(args[a + 1]), args[a + 2], args[a + 3], found)
+  replies[i] = attempt(acquire, keys_of(keys, 5 * i - 4), args[a], tonumber(args[a + 1]), args[a + 2], args[a + 3], known)
 end
 return replies

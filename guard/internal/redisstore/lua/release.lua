@@ -92,6 +92,9 @@ end
 
 for n = 1, math.min(#left, 8) do
   local i, hold = unpack(left[n])
+  if n > 1 then
+    hold = redis.pcall('HGET', keys[5 * i - 4], args[2 * i]) -- the releases before it may have been of the same key
+  end
   replies[i] = attempt(release, keys_of(keys, 5 * i - 4), args[2 * i], args[2 * i + 1], hold)
 end
 return replies
