@@ -241,7 +241,7 @@ func (s *Store) Renew(_ context.Context, batch []guardstore.Grant) []guardstore.
 		replies[i].Revoked = h != nil && h.revoked
 		if h != nil && h.fence == t.Fence && !h.revoked {
 			h.extend(time.Now(), t.TTL) // a TTL of 0 moves nothing
-			l.renew(t, time.Now())
+			l.renewRecord(t, time.Now())
 			h.depth, h.metadata = t.Depth, t.Metadata
 			replies[i].Held = true
 		}

@@ -94,10 +94,10 @@ func (l *memoryLock) begin(c guardstore.Claim, fence uint64, at time.Time) (earl
 	return earlier
 }
 
-// renew has the record of an owner that works outlive its lease.
-func (l *memoryLock) renew(g guardstore.Grant, at time.Time) {
-	if r := l.record; r != nil && r.owner == g.Owner && r.State == guardstore.RecordBegun && g.Keep > 0 && g.TTL > 0 {
-		r.until = at.Add(g.TTL + g.Keep)
+// renewRecord has the record of an owner that holds the key outlive its lease.
+func (l *memoryLock) renewRecord(g guardstore.Grant, at time.Time) {
+	if l.record != nil && g.Keep > 0 && g.TTL > 0 {
+		l.record.until = at.Add(g.TTL + g.Keep)
 	}
 }
 

@@ -35,12 +35,8 @@ for i = 1, math.floor(#ARGV / 5) do
     end
     redis.call('HSET', lock, owner, encode(hold))
     replies[i] = 'held ' .. number(at)
-    if #ARGV == 6 and ttl > 0 then
-      -- include get_record
-      local state, _, _, who = get_record(KEYS[2])
-      if state == 'begun' and who == owner then
-        redis.call('PEXPIRE', KEYS[2], number(ttl + ARGV[6]))
-      end
+    if #ARGV == 6 and ttl > 0 then -- the record is its own: it wrote that it began when it got the lock
+      redis.call('PEXPIRE', KEYS[2], number(ttl + ARGV[6]))
     end
   end
 end
