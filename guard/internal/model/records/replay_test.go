@@ -294,10 +294,15 @@ func (s *server) release(t *testing.T, o owner, c claim, fence uint64) reply {
 	if c.outcome == kept {
 		result = resultOf(o)
 	}
-	words := [...]string{never: "failed", failed: "failed", unsure: "begun", kept: "done", tooLong: "unkept"}
-	c.atMostOnce = c.atMostOnce || c.outcome == never
-	args := append([]any{"1c:", name(o), fmt.Sprint(fence, " 0 ", doubt), words[c.outcome]}, onceArgs(c)...)
-	got, notified := s.eval(t, "release", keys(), append(args, "of "+name(o), result)...)
+	words := [...]string{never: "failed", failed: "failed", kept: "done", tooLong: "unkept"}
+	names, args := keys(), []any{"1c:", name(o), fmt.Sprint(fence, " 0 ", doubt)}
+	if c.outcome == unsure {
+		names = modeltest.Keys
+	} else {
+		c.atMostOnce = c.atMostOnce || c.outcome == never
+		args = append(append(append(args, words[c.outcome]), onceArgs(c)...), "of "+name(o), result)
+	}
+	got, notified := s.eval(t, "release", names, args...)
 	of, known := map[any]kind{"lost": replyNotHeld, "released": replyReleased}[got]
 	if !known {
 		return reply{kind: unexpected, result: fmt.Sprint(got)}

@@ -121,7 +121,7 @@ func (r *rules) release(s *state, o owner) (a answer) {
 		s.admit(next)
 		a.notified |= 1 << next
 	}
-	if silent := c.outcome == never && r.neverUndoes || r.othersAreLost && c.serves; !silent {
+	if silent := c.outcome == unsure || c.outcome == never && r.neverUndoes || r.othersAreLost && c.serves; !silent {
 		a.notified |= r.finish(s, o, held)
 		s.checkOutcome(o, held, before)
 	}
@@ -140,15 +140,12 @@ func (r *rules) finish(s *state, o owner, held bool) (notified uint8) {
 			is.touched = true
 		}
 	case writes != absent:
-		fence, before := c.fence, uint8(0)
+		fence := c.fence
 		if own {
 			fence = is.fence
 		}
-		if own && writes == begun && !r.unsureForgetsEarlier {
-			before = is.before
-		}
-		*is = record{state: writes, fence: fence, before: before, owner: o, input: c.input, touched: true}
-		c.known = writes != begun
+		*is = record{state: writes, fence: fence, owner: o, input: c.input, touched: true}
+		c.known = true
 		if !r.waitersAreNotNotified {
 			for i := range s.claims {
 				if s.claims[i].place > 0 {

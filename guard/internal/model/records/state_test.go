@@ -65,14 +65,14 @@ type outcome uint8
 const (
 	never outcome = iota
 	failed
-	unsure // it panicked, say: nobody knows how far it came
+	unsure // it panicked, say: nobody knows how far it came, and its release says nothing
 	kept
 	tooLong
 )
 
 // writes is the state of the record that an outcome makes.
 func (o outcome) writes() recordState {
-	return [...]recordState{never: absent, failed: absent, unsure: begun, kept: done, tooLong: unkept}[o]
+	return [...]recordState{never: absent, failed: absent, unsure: absent, kept: done, tooLong: unkept}[o]
 }
 
 // budget bounds a run.

@@ -4,8 +4,7 @@
 -- the record live on.
 --
 -- KEYS  6 once (see get_record)
--- ARGV  4 done, unkept, begun (it is not known how the work ended) or failed, 5 fingerprint, 6 for how long it lives (ms),
---       7 1: at most once, 8 metadata, 9 result
+-- ARGV  4 done, unkept or failed, 5 fingerprint, 6 for how long it lives (ms), 7 1: at most once, 8 metadata, 9 result
 -- include get_record
 local state, began, before, who, input, since, holder = get_record(keys[6])
 local written
@@ -13,8 +12,8 @@ local free = not state or state == 'damaged' or who == owner
 local own = who == owner and state == 'begun'
 if (said == 'released' or said == 'kept') and free or own and args[7] == '1' then
   if args[4] ~= 'failed' then
-    redis.call('SET', keys[6], '1 ' .. args[4] .. ' ' .. (own and began or high) .. ' ' .. (own and args[4] == 'begun' and before or '0') .. ' ' ..
-      owner .. ' ' .. args[5] .. ' ' .. number(at) .. ' ' .. #args[8] .. ' ' .. args[8] .. args[9], 'PX', args[6])
+    redis.call('SET', keys[6], '1 ' .. args[4] .. ' ' .. (own and began or high) .. ' 0 ' .. owner .. ' ' .. args[5] .. ' ' .. number(at) ..
+      ' ' .. #args[8] .. ' ' .. args[8] .. args[9], 'PX', args[6])
     written = true
   elseif own and before ~= '0' then
     redis.call('SET', keys[6], '1 begun ' .. before .. ' 0 - ' .. input .. ' ' .. since .. ' ' .. #holder .. ' ' .. holder, 'PX', args[6])
