@@ -117,7 +117,8 @@ func TestServer_CheckKeys(t *testing.T) {
 	s := Start(t)
 	c := s.Client(t)
 	ctx := t.Context()
-	require.NoError(t, c.ZAdd(ctx, "guard:{k}:ended", redis.Z{Score: 5, Member: "dead"}).Err())
+	require.NoError(t, c.Set(ctx, "guard:{k}:last", "7 owner", 0).Err())
+	require.NoError(t, c.ZAdd(ctx, "guard:{k}:queue", redis.Z{Score: -5, Member: "dead"}).Err())
 	require.NoError(t, c.Set(ctx, "asynq:x", "1", 0).Err())
 	require.NoError(t, c.Set(ctx, "leaving", "1", 100*time.Millisecond).Err())
 	require.NoError(t, checkKeys(s, 5*time.Second, []string{"asynq:"}), "what goes away in time is no leftover")
@@ -125,7 +126,7 @@ func TestServer_CheckKeys(t *testing.T) {
 	for key, leave := range map[string]error{
 		"guard:{k}":       c.HSet(ctx, "guard:{k}", "owner", "1").Err(),
 		"guard:{q}:queue": c.ZAdd(ctx, "guard:{q}:queue", redis.Z{Score: 5, Member: "waiting"}).Err(),
-		"guard:{s}:ended": c.Set(ctx, "guard:{s}:ended", "not a set", 0).Err(),
+		"guard:{s}:queue": c.Set(ctx, "guard:{s}:queue", "not a queue", 0).Err(),
 		"asynq:x":         nil,
 	} {
 		require.NoError(t, leave)

@@ -165,15 +165,15 @@ func (cs clocks) all() iter.Seq2[era, int64] {
 	}
 }
 
-// rememberedFor says what is wrong with the time for which a server remembers what ended of its locks: an owner
-// for a minute, and a fence for as long as it may be ahead of its clock.
+// rememberedFor says what is wrong with the time for which a server remembers the fences of
+// its locks: a minute, and for as long as a fence may be ahead of its clock.
 func (cs clocks) rememberedFor(server int, admin *redis.Client) (wrong []string) {
 	ctx := context.Background()
-	bound := time.Minute + time.Second
+	bound := max(2*longestTTL, time.Minute) + time.Second
 	if cs != nil {
 		bound += time.Duration(cs.highest(stamp())-stamp()) - cs[server].ahead()
 	}
-	for _, name := range admin.Keys(ctx, "*}:ended").Val() {
+	for _, name := range admin.Keys(ctx, "*}:last").Val() {
 		if left := admin.PTTL(ctx, name).Val(); left > bound {
 			wrong = append(wrong, fmt.Sprintf("%q stays for %v, longer than %v", name, left, bound))
 		}

@@ -70,28 +70,19 @@ func (j *judgement) order(holds []*record, losses []loss) {
 	}
 }
 
-// unseenStep is the longest round trip of a Guard here, about: a clock that is set back by less may go unnoticed.
-const unseenStep = 300 * time.Millisecond
-
-// setBack says whether a fence may be lower than an earlier one, b's, or equal: the clock of the lower one is before the
-// clock of the earlier one, by less than a round trip; or Redis lost the earlier one. So docs/protocol.md says.
+// setBack says whether a fence may be lower than an earlier one, b's, or equal: Redis lost that
+// one, and the clock of the lower one is before the clock of the earlier one.
 func (j *judgement) setBack(b, lower *record, losses []loss) bool {
-	back, by := j.clocks.spread(lower.asked, lower.Entered), time.Duration(b.Fence-lower.Fence)*time.Microsecond
-	return back > 0 && by <= back && (by > 0 && by <= unseenStep ||
-		slices.ContainsFunc(losses, func(l loss) bool { return l.from <= lower.Entered && l.to >= b.asked }))
+	back := j.clocks.spread(lower.asked, lower.Entered)
+	return back > 0 && time.Duration(b.Fence-lower.Fence)*time.Microsecond <= back &&
+		slices.ContainsFunc(losses, func(l loss) bool { return l.from <= lower.Entered && l.to >= b.asked })
 }
-
-// highWaterTrips is by how much a Guard may overestimate what a clock would show that was set back: two round trips.
-const highWaterTrips = 2 * time.Second
 
 // fences checks that none is further ahead of the highest clock that any server had than by
 // the number of holds since: fewer than there were calls.
 func (j *judgement) fences(holds []*record) {
 	for _, h := range holds {
 		high := j.clocks.highest(h.Entered)/1000 + int64(j.calls)
-		if j.clocks != nil {
-			high += highWaterTrips.Microseconds()
-		}
 		if ahead := int64(h.Fence) - high; ahead > 0 {
 			h.note(&j.disorder, "is further ahead of every clock than by the number of holds: by %v more", time.Duration(ahead)*time.Microsecond)
 		}

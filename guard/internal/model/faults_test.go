@@ -103,7 +103,7 @@ func acquireArrives(as acquireCopies) func(r *rules, s *state, o owner) bool {
 		if as == unplaced {
 			place = 0
 		}
-		r.acquire(s, o, true, place, r.floor(c)) // it was sent before the clock was set back
+		r.acquire(s, o, true, place)
 		return true
 	}
 }
@@ -158,39 +158,34 @@ func (r *rules) flush(s *state, o owner) bool {
 	for i := range s.claims {
 		c := &s.claims[i]
 		c.bereft = c.phase == holding || c.reply == held
-		c.holds, c.queued, c.tombstone = false, false, false
+		c.holds, c.queued, c.tombstone, c.released = false, false, false, false
 	}
 	s.budget.flushes--
-	s.ahead, s.fence, s.known, s.flushed = 0, 0, false, true
+	s.last, s.fence, s.unnotified, s.flushed = 0, 0, 0, true
 	s.resting, s.owed = false, false
 	s.excused = s.excused || s.now < s.highest()
 	return true
 }
 
-// stepBack sets Redis's clock back, at any time: also under a hold, under which fences are handed over that Redis
-// does not know. Expiries are of the clock, too.
+// stepBack sets Redis's clock back, between grants: a clock that steps back during one
+// may come to be before fences that are handed over and not yet released. Expiries are of the clock, too.
 func (r *rules) stepBack(s *state, o owner) bool {
-	if o != 0 || s.budget.steps == 0 || s.water > 0 {
+	if o != 0 || s.budget.steps == 0 || s.taken() {
 		return false
 	}
-	s.budget.steps--
-	s.water = max(s.now, s.ahead, s.highest()) + gap
-	s.now, s.known = 1, false
-	for i := range s.instances {
-		in := &s.instances[i]
-		in.old, in.high = in.spoke, false
+	for i := range s.claims {
+		if c := &s.claims[i]; c.phase == holding || c.reply == held {
+			return false
+		}
 	}
+	s.budget.steps--
+	s.now = 1
+	s.excused = s.excused || max(s.last, s.unnotified) < s.highest()
 	return true
 }
 
-// hears is an answer that carries the time of Redis's clock.
-func (s *state) hears(o owner) {
-	in := s.of(o)
-	in.spoke, in.high, in.old = true, in.high || in.old, false
-}
-
 func (r *rules) catchUp(s *state, o owner) bool {
-	high := max(s.ahead, s.water, s.highest())
+	high := max(s.last, s.highest())
 	if o != 0 || s.now >= high {
 		return false
 	}

@@ -108,16 +108,12 @@ func (r *rules) replays(t *testing.T, s *modeltest.Server, c one) string {
 	require.NoError(t, s.Put(ctx, p.before))
 	name, keys, args := p.args()
 	reply, err := s.Client.EvalSha(ctx, s.Scripts[name], keys, args...).Result()
-	if err == nil {
-		err, _ = reply.([]any)[0].(error)
-	}
 	if err != nil {
 		return fmt.Sprintf("%s %v: %v", name, args, err)
 	}
 	p.after, err = s.Look(ctx)
 	require.NoError(t, err)
-	p.reply, _ = reply.([]any)[0].(string)
-	p.messages = s.Messages(t)
+	p.reply, p.messages = reply, s.Messages(t)
 	if s.Embed == nil {
 		p.compareLoosely()
 	} else {

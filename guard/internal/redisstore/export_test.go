@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
@@ -17,11 +16,11 @@ func Together(ctx context.Context, store guardstore.Store, claims []guardstore.C
 		cmds = append(cmds, &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()})
 	}
 	for _, r := range releases {
-		cmds = append(cmds, s.release(ctx, releaseScript, r))
+		cmds = append(cmds, s.release(releaseScript, r))
 	}
 	for i, r := range s.conn.Together(ctx, cmds) {
 		if i < len(claims) {
-			reply, _, err := acquired(r.Value, r.Err)
+			reply, err := acquired(r.Value, r.Err, ParseClaim)
 			claimed, errs = append(claimed, reply), append(errs, err)
 			continue
 		}
@@ -30,6 +29,3 @@ func Together(ctx context.Context, store guardstore.Store, claims []guardstore.C
 	}
 	return claimed, freed, errs
 }
-
-// SetClock has a Store read another clock.
-func SetClock(store guardstore.Store, now func() clock.Instant) { store.(*Store).now = now }

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
@@ -21,8 +20,6 @@ type Store struct {
 	prefix   string
 	replicas redisconn.AckWait // how many replicas have to know of a hold
 	channels string            // as the scripts take it: see acquire.lua
-	clocks   serverClocks
-	now      func() instant // clock.Now, but in tests
 }
 
 // conn is a *redisconn.Client, but in tests.
@@ -51,7 +48,7 @@ type Config struct {
 // New makes a Store with the options of a client, which it does not use. It sends nothing.
 func New(client redis.UniversalClient, c Config) *Store {
 	conn := redisconn.Open(client, redisconn.Options{AttemptTimeout: c.AttemptTimeout, Acked: c.Replicas.N > 0, OnClient: c.OnClient})
-	s := &Store{conn: conn, prefix: c.Prefix, replicas: c.Replicas, now: clock.Now}
+	s := &Store{conn: conn, prefix: c.Prefix, replicas: c.Replicas}
 	counts := "0" // a cluster's nodes count their own subscribers only
 	if conn.SingleAddress() {
 		counts = "1"
@@ -80,43 +77,36 @@ func (s *Store) lockKey(key string) string { return rediskey.Lock(s.prefix, key)
 // keys are slices of one string. The lock is the beginning of the queue.
 func (s *Store) keys(key string) [5]string {
 	base := s.prefix + ":{" + rediskey.Tag(key) + "}"
-	all := base + ":queue" + base + ":ended" + base + ":seen" + base + ":holders"
+	all := base + ":queue" + base + ":last" + base + ":seen" + base + ":holders"
 	queue := len(base) + len(":queue")
-	ended := queue + len(base) + len(":ended")
-	seen := ended + len(base) + len(":seen")
-	return [5]string{all[:len(base)], all[:queue], all[queue:ended], all[ended:seen], all[seen:]}
+	last := queue + len(base) + len(":last")
+	seen := last + len(base) + len(":seen")
+	return [5]string{all[:len(base)], all[:queue], all[queue:last], all[last:seen], all[seen:]}
 }
 
-// Acquire implements guardstore.Store. A fence at or below the high water is of a clock that was set back: the claim
-// is sent again, and its hold gets a fence above.
+// Acquire implements guardstore.Store.
 func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
-	server := s.clocks.of(s.Server(ctx, c.Key))
-	for c.FenceAbove = max(c.FenceAbove, server.above(s.now())); ; c.FenceAbove = server.highWater() {
-		var reply any
-		var err error
-		cmd, sent := &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()}, s.now()
-		if s.replicas.N > 0 {
-			reply, err = s.conn.DoAcked(ctx, cmd, s.replicas)
-		} else {
-			reply, err = s.conn.Do(ctx, cmd)
-		}
-		r, at, err := acquired(reply, err)
-		server.observe(at, sent, s.now())
-		if !Answered(err) {
-			server.doubt()
-		}
-		if err != nil || r.Status != guardstore.ClaimHeld || r.Fence > server.highWater() {
-			return r, err
-		}
+	cmd := &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()}
+	parse := ParseClaim
+	if c.Once != nil {
+		parse = parseOnceReply
 	}
+	var reply any
+	var err error
+	if s.replicas.N > 0 {
+		reply, err = s.conn.DoAcked(ctx, cmd, s.replicas)
+	} else {
+		reply, err = s.conn.Do(ctx, cmd)
+	}
+	return acquired(reply, err, parse)
 }
 
 // Release implements guardstore.Store.
 func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
 	if r.Record == nil {
-		return released(s.conn.Do(ctx, s.release(ctx, releaseScript, r)))
+		return released(s.conn.Do(ctx, s.release(releaseScript, r)))
 	}
-	cmd := s.release(ctx, releaseScript, r, s.recordKey(r.Key))
+	cmd := s.release(releaseScript, r, s.recordKey(r.Key))
 	if s.replicas.N > 0 {
 		return released(s.conn.DoAcked(ctx, cmd, s.replicas)) // a result that no replica knows of is not kept
 	}
@@ -125,12 +115,11 @@ func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.R
 
 // ReleaseBy is Release by a script that includes that of Release, and has more keys.
 func (s *Store) ReleaseBy(ctx context.Context, script *redisconn.Script, r guardstore.Release, more ...string) (guardstore.ReleaseReply, error) {
-	return released(s.conn.Do(ctx, s.release(ctx, script, r, more...)))
+	return released(s.conn.Do(ctx, s.release(script, r, more...)))
 }
 
-func (s *Store) release(ctx context.Context, script *redisconn.Script, r guardstore.Release, more ...string) *releaseCommand {
-	careful := s.clocks.of(s.Server(ctx, r.Key)).mayBeBelow(r.Fence, s.now())
-	return &releaseCommand{r, s, script, s.keys(r.Key), more, careful}
+func (s *Store) release(script *redisconn.Script, r guardstore.Release, more ...string) *releaseCommand {
+	return &releaseCommand{r, s, script, s.keys(r.Key), more, r.TTL.Milliseconds()}
 }
 
 // Do sends a command to the same Redis. What Redis refuses is a RefusedError.

@@ -73,15 +73,13 @@ func (m *memory) release(t *testing.T, o owner, c claim, fence uint64) reply {
 		out.State, out.Result = guardstore.RecordDone, []byte(resultOf(o))
 	case tooLong:
 		out.State = guardstore.RecordNotKept
+	case unsure:
+		out.State = guardstore.RecordBegun
 	default:
 	}
-	release := guardstore.Release{Owner: name(o), Fence: fence, TTL: ttl, Tombstone: c.inDoubt, Record: &out}
-	if c.outcome == unsure {
-		release.Record = nil
-	}
-	got := m.GiveBack(t, release)
+	got := m.GiveBack(t, guardstore.Release{Owner: name(o), Fence: fence, TTL: ttl, Tombstone: c.inDoubt, Record: &out})
 	return reply{notified: m.Granted(), kind: map[guardstore.ReleaseStatus]kind{
-		guardstore.ReleaseDone: replyReleased, guardstore.ReleaseLost: replyNotHeld,
+		guardstore.ReleaseDone: replyReleased, guardstore.ReleaseAlready: replyReleasedBefore, guardstore.ReleaseLost: replyNotHeld,
 	}[got.Status]}
 }
 
