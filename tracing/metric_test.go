@@ -215,7 +215,7 @@ func TestMetric_NamesAfterTheFirstThousandAreOther(t *testing.T) {
 // What an error of the store says may name keys: spans have its class alone.
 func TestSpan_ErrorTextsAreNotRecorded(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
-		failure := errors.New("WRONGTYPE at redlatch:{order:42}")
+		failure := errors.New("WRONGTYPE at redlatch:{secret}")
 		s.Fail(failure)
 		ctx, caller := r.caller(t.Context())
 		require.ErrorIs(t, g.WithLock(ctx, order, nothing), guard.ErrStore)
@@ -234,7 +234,7 @@ func TestSpan_ErrorTextsAreNotRecorded(t *testing.T) {
 				texts = append(texts, fmt.Sprint(event.Name, event.Attributes))
 			}
 		}
-		assert.NotContains(t, fmt.Sprint(texts), "42")
+		assert.NotContains(t, fmt.Sprint(texts), "secret")
 		assert.Equal(t, "lock_store_unavailable", r.ended()[0].Status().Description)
 		assert.Equal(t, "lock_lost", r.the(t, "hold order").Status().Description)
 	})
