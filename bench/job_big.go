@@ -116,7 +116,7 @@ func each(n int, f func(i int) error) error {
 // queued waits until so many claims are in the queue.
 func queued(ctx context.Context, client *redis.Client, n int) error {
 	for {
-		there, err := client.ZCard(ctx, "guard:{"+bigKey+"}:queue").Result()
+		there, err := client.ZCard(ctx, "redlatch:{"+bigKey+"}:queue").Result()
 		if err != nil || there >= int64(n) {
 			return err
 		}

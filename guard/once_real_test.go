@@ -120,11 +120,11 @@ func TestOnce_ReplicasKnowOfAResult(t *testing.T) {
 	g := testenv.GuardOn(t, primary.Client(t), guard.Replicas(1, 100*time.Millisecond), guard.Observe(seen))
 	_, _, err := guard.Once(t.Context(), g, guard.Key("a"), time.Minute, gives("receipt"))
 	require.NoError(t, err)
-	assert.Contains(t, replica.Client(t).Get(t.Context(), "guard:{a}:once").Val(), " done ", "before Once returned")
+	assert.Contains(t, replica.Client(t).Get(t.Context(), "redlatch:{a}:once").Val(), " done ", "before Once returned")
 	_, _, err = guard.Once(t.Context(), g, k, time.Minute, func(context.Context) (string, error) { return "receipt", replica.Pause() })
 	require.NoError(t, err, "the caller has its result")
 	n, _ := seen.Count(guard.EventReleaseFailure)
 	assert.Equal(t, 1, n)
 	require.NoError(t, replica.Resume())
-	testenv.Eventually(t, func() bool { return primary.Client(t).Exists(t.Context(), "guard:{k}").Val() == 0 }, "not released")
+	testenv.Eventually(t, func() bool { return primary.Client(t).Exists(t.Context(), "redlatch:{k}").Val() == 0 }, "not released")
 }

@@ -19,7 +19,7 @@ const (
 	maxTTL            = 24 * time.Hour
 	DefaultTTL        = 30 * time.Second
 	defaultName       = "default"
-	DefaultPrefix     = "guard"
+	DefaultPrefix     = "redlatch"
 	maxMetadataLength = 256 // bytes
 
 	defaultStoreTimeout   = 2 * time.Second
@@ -266,7 +266,7 @@ func checkMetadata(option, text string) error {
 }
 
 // Prefix is the namespace of every Redis key and channel. Guards with different prefixes do
-// not see each other's locks. The default is "guard". A prefix that is empty, has a brace in
+// not see each other's locks. The default is "redlatch". A prefix that is empty, has a brace in
 // it, or is not UTF-8 is an OptionError. NewWithStore refuses it: keys are named by the store.
 func Prefix(prefix string) Option {
 	return guardOption(func(c *config) error {

@@ -140,7 +140,7 @@ func TestRefusals_OnceRunsWorkOnceWhateverRedisRefuses(t *testing.T) {
 	assert.Greater(t, keys, 20)
 	testenv.Eventually(t, func() bool {
 		locks := 0
-		for _, key := range admin.Keys(t.Context(), "guard:{pay*}").Val() {
+		for _, key := range admin.Keys(t.Context(), "redlatch:{pay*}").Val() {
 			if admin.Type(t.Context(), key).Val() == "hash" && len(key) > 0 && key[len(key)-1] == '}' {
 				locks++
 			}

@@ -67,7 +67,7 @@ func (t task) open() (library, error) {
 func keyOf(library, key string) string {
 	switch library {
 	case ours:
-		return "guard:{" + key + "}"
+		return "redlatch:{" + key + "}"
 	case "rueidislock":
 		return "rueidislock:0:" + key
 	}

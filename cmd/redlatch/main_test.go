@@ -166,12 +166,12 @@ func (r *env) eventually(what string, is func() bool) {
 // held waits until a key is held.
 func (r *env) held(key string) {
 	r.Helper()
-	r.eventually(key+" is held", func() bool { return r.rdb.Exists(r.Context(), "guard:{"+key+"}").Val() == 1 })
+	r.eventually(key+" is held", func() bool { return r.rdb.Exists(r.Context(), "redlatch:{"+key+"}").Val() == 1 })
 }
 
 func (r *env) free(key string) {
 	r.Helper()
-	n, err := r.rdb.Exists(r.Context(), "guard:{"+key+"}").Result()
+	n, err := r.rdb.Exists(r.Context(), "redlatch:{"+key+"}").Result()
 	require.NoError(r, err)
 	assert.Zero(r, n, "%s is held", key)
 }
@@ -179,7 +179,7 @@ func (r *env) free(key string) {
 // waits waits until so many wait.
 func (r *env) waits(key string, n int64) {
 	r.Helper()
-	r.eventually("so many wait", func() bool { return r.rdb.ZCount(r.Context(), "guard:{"+key+"}:queue", "(0", "+inf").Val() == n })
+	r.eventually("so many wait", func() bool { return r.rdb.ZCount(r.Context(), "redlatch:{"+key+"}:queue", "(0", "+inf").Val() == n })
 }
 
 // lines of a file that may not be there yet.

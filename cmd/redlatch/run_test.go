@@ -54,7 +54,7 @@ func TestRun_GivesItsCommandInputAndEnvironment(t *testing.T) {
 	words := strings.Fields(c.start().ends(0).stdout)
 	require.Len(t, words, 8)
 	assert.Equal(t, []string{"from", "the", "input", "env"}, words[:4])
-	fence, err := r.rdb.Get(t.Context(), "guard:{env}:last").Result()
+	fence, err := r.rdb.Get(t.Context(), "redlatch:{env}:last").Result()
 	require.NoError(t, err)
 	assert.Equal(t, strings.Fields(fence)[0], words[4])
 	assert.Equal(t, words[6], words[5], "a process group of its own")
@@ -89,14 +89,14 @@ func TestRun_WithABusyLock(t *testing.T) {
 // Whatever is under the key, nothing runs beside it.
 func TestRun_WithAKeyOfAnotherType(t *testing.T) {
 	r := own(t)
-	require.NoError(t, r.rdb.Set(t.Context(), "guard:{k}", "x", time.Minute).Err())
+	require.NoError(t, r.rdb.Set(t.Context(), "redlatch:{k}", "x", time.Minute).Err())
 	c, file := r.prepare("run", "-w", "0.5", "k"), r.file()
 	c.cmd.Args = append(c.cmd.Args, "--", "touch", file)
 	c.start()
 	<-c.ended
 	assert.Contains(t, []int{69, 75}, c.cmd.ProcessState.ExitCode())
 	assert.NoFileExists(t, file)
-	assert.Equal(t, "x", r.rdb.Get(t.Context(), "guard:{k}").Val())
+	assert.Equal(t, "x", r.rdb.Get(t.Context(), "redlatch:{k}").Val())
 }
 
 // The command and its child say which signals they got.
@@ -129,7 +129,7 @@ func TestRun_SignalEndsTheWait(t *testing.T) {
 		r.waits(key, 1)
 		assert.Empty(t, c.signal(syscall.SIGWINCH).signal(sig).ends(128+int(sig)).stderr)
 		// The program gives Redis half a second to hear of it. Else its place in the queue lapses.
-		r.eventually("it has left", func() bool { return r.rdb.ZCount(t.Context(), "guard:{"+key+"}:queue", "(0", "+inf").Val() == 0 })
+		r.eventually("it has left", func() bool { return r.rdb.ZCount(t.Context(), "redlatch:{"+key+"}:queue", "(0", "+inf").Val() == 0 })
 		holder.signal(syscall.SIGTERM).ends(143)
 		assert.NoFileExists(t, file)
 	}
@@ -240,7 +240,7 @@ func TestRun_LossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
 			if test.end != nil {
 				test.end(r, proxy)
 			}
-			require.NoError(t, r.rdb.Exists(t.Context(), "guard:{k}").Err()) // so that a key which expired is counted; it may be released by now
+			require.NoError(t, r.rdb.Exists(t.Context(), "redlatch:{k}").Err()) // so that a key which expired is counted; it may be released by now
 			assert.Contains(t, r.rdb.Info(t.Context(), "stats").Val(), "\nexpired_keys:0\r", "the key expired before the command was gone")
 			if got := c.ends(70); test.end == nil {
 				assert.Contains(t, got.stderr, "redlatch: the lock of k was lost and the command ended: Redis has not confirmed it for too long\n")
@@ -258,7 +258,7 @@ func TestRun_LossGivesTheCommandTimeToEnd(t *testing.T) {
 	r.awaits(file, 1)
 	proxy.Freeze()
 	r.awaits(file, 2)
-	assert.Positive(t, r.rdb.PTTL(t.Context(), "guard:{k}").Val(), "the key expired before the command was gone")
+	assert.Positive(t, r.rdb.PTTL(t.Context(), "redlatch:{k}").Val(), "the key expired before the command was gone")
 	c.ends(70)
 }
 
@@ -267,7 +267,7 @@ func TestRun_LossOfTheKeyUnderTheCommand(t *testing.T) {
 	r, p := shared(t), newPipe(t)
 	c := r.start("run", "--ttl", "600ms", "-k", "200ms", "deleted", "--", "sh", "-c", stubborn, p.path)
 	p.works()
-	require.NoError(t, r.rdb.Del(t.Context(), "guard:{deleted}").Err())
+	require.NoError(t, r.rdb.Del(t.Context(), "redlatch:{deleted}").Err())
 	p.gone()
 	assert.Equal(t, 1, strings.Count(c.ends(70).stderr, "lost"))
 }
@@ -281,7 +281,7 @@ func TestRun_LossThatTheReleaseFindsIsALoss(t *testing.T) {
 	file := r.file()
 	c := r.start("run", "lost at the end", "--", "sh", "-c", untilFile, file)
 	r.awaits(file, 1)
-	require.NoError(t, r.rdb.Del(t.Context(), "guard:{lost at the end}").Err())
+	require.NoError(t, r.rdb.Del(t.Context(), "redlatch:{lost at the end}").Err())
 	r.touch(file + ".go")
 	got := c.ends(70).stderr
 	assert.Equal(t, []string{"in", "out"}, lines(file), "the next renewal is 10 s away")
@@ -301,7 +301,7 @@ func TestRun_LossDuringTheGraceEndsIt(t *testing.T) {
 	proxy.Freeze()
 	r.awaits(file, 1)
 	begun := time.Now()
-	require.NoError(t, r.rdb.Del(t.Context(), "guard:{k}").Err())
+	require.NoError(t, r.rdb.Del(t.Context(), "redlatch:{k}").Err())
 	proxy.Thaw()
 	p.gone()
 	assert.Less(t, time.Since(begun), 4*time.Second, "it was left its grace of 5 s")
@@ -398,7 +398,7 @@ func TestRunOnce_RunsOnce(t *testing.T) {
 func TestRunOnce_KeepsNothingOfACommandThatFailed(t *testing.T) {
 	r := own(t)
 	r.do(7, "run", "--once", "1h", "k", "--", "sh", "-c", "exit 7")
-	assert.Zero(t, r.rdb.Exists(t.Context(), "guard:{k}:once").Val())
+	assert.Zero(t, r.rdb.Exists(t.Context(), "redlatch:{k}:once").Val())
 	assert.Equal(t, "it ran\n", r.do(0, "run", "--once", "1h", "k", "--", "echo", "it ran").stdout)
 }
 

@@ -146,7 +146,7 @@ func TestShow_Revoke(t *testing.T) {
 	r, p := shared(t), newPipe(t)
 	holder := r.start("run", "--ttl", "1s", "revoked", "--", "sh", "-c", stubborn, p.path)
 	p.works()
-	fence := strings.Fields(r.rdb.Get(t.Context(), "guard:{revoked}:last").Val())[0]
+	fence := strings.Fields(r.rdb.Get(t.Context(), "redlatch:{revoked}:last").Val())[0]
 	r.fails(1, "no hold with the fence 7 any more: nothing was done", "revoke", "--fence", "7", "revoked")
 	got := r.do(0, "revoke", "--json", "--fence", fence, "revoked").stdout
 	assert.Contains(t, got, `"done":"revoke"`)
@@ -222,8 +222,8 @@ func TestShow_Break(t *testing.T) {
 
 func TestShow_OtherValuesAreNoLocks(t *testing.T) {
 	r := own(t)
-	require.NoError(t, r.rdb.HSet(t.Context(), "guard:{by hand}", "a", "b").Err())
-	require.NoError(t, r.rdb.Set(t.Context(), "guard:{text}", "x", time.Minute).Err())
+	require.NoError(t, r.rdb.HSet(t.Context(), "redlatch:{by hand}", "a", "b").Err())
+	require.NoError(t, r.rdb.Set(t.Context(), "redlatch:{text}", "x", time.Minute).Err())
 	r.holds("good")
 	for _, args := range [][]string{{"show", "by hand"}, {"revoke", "by hand"}, {"break", "--yes", "text"}} {
 		r.fails(65, "not a lock", args...)
@@ -231,7 +231,7 @@ func TestShow_OtherValuesAreNoLocks(t *testing.T) {
 	got := r.do(65, "ls")
 	assert.Contains(t, got.stdout, "good")
 	assert.Contains(t, got.stderr, "by hand")
-	assert.Equal(t, "b", r.rdb.HGet(t.Context(), "guard:{by hand}", "a").Val())
+	assert.Equal(t, "b", r.rdb.HGet(t.Context(), "redlatch:{by hand}", "a").Val())
 }
 
 func TestShow_WithoutRedis(t *testing.T) {
@@ -310,7 +310,7 @@ func TestShow_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 func (r *env) unfinished(key string) {
 	r.Helper()
 	record := "1 begun 7 0 0123456789abcdef-1 - 1700000000000000 9 request 7"
-	require.NoError(r, r.rdb.Set(r.Context(), "guard:{"+key+"}:once", record, time.Hour).Err())
+	require.NoError(r, r.rdb.Set(r.Context(), "redlatch:{"+key+"}:once", record, time.Hour).Err())
 }
 
 // once runs work that has a secret result.
@@ -355,11 +355,11 @@ func TestForget_DeletesTheRecord(t *testing.T) {
 	r.unfinished("k")
 	r.fails(64, "there is no terminal to ask on: give --yes", "forget", "k")
 	assert.Equal(t, says{0, `{"key":"k","done":"forget","state":"unfinished","fence":7}` + "\n", ""}, r.do(0, "forget", "--json", "-y", "k"))
-	require.NoError(t, r.rdb.Set(t.Context(), "guard:{text}:once", "secret", 0).Err())
+	require.NoError(t, r.rdb.Set(t.Context(), "redlatch:{text}:once", "secret", 0).Err())
 	assert.NotContains(t, fmt.Sprint(r.do(65, "forget", "-y", "text")), "secret")
 	r.once("working", func() {
 		assert.Contains(t, r.do(0, "show", "working").stdout, "record: in progress for ")
 		r.fails(75, "the work of this record is in progress", "forget", "-y", "working")
 	})
-	assert.EqualValues(t, 1, r.rdb.Exists(t.Context(), "guard:{working}:once").Val())
+	assert.EqualValues(t, 1, r.rdb.Exists(t.Context(), "redlatch:{working}:once").Val())
 }

@@ -115,7 +115,7 @@ func TestTerminal_BreakAndForgetAskAtATerminal(t *testing.T) {
 	r.holds("k")
 	r.unfinished("k")
 	for verb, question := range map[string]string{"break": "Break it? [y/N]", "forget": "Forget it? [y/N]"} {
-		key := map[string]string{"break": "guard:{k}", "forget": "guard:{k}:once"}[verb]
+		key := map[string]string{"break": "redlatch:{k}", "forget": "redlatch:{k}:once"}[verb]
 		for _, no := range []string{"n\n", "\n", "\x04"} {
 			r.atTerminal(verb, "k").shows(question).press(no).ends(1)
 			assert.EqualValues(t, 1, r.rdb.Exists(t.Context(), key).Val())
@@ -137,9 +137,9 @@ func TestTerminal_ForgetDeletesNoRecordThatWasNotShown(t *testing.T) {
 	} {
 		r.unfinished(key)
 		at := r.atTerminal("forget", key).shows("Forget it? [y/N]")
-		require.NoError(t, r.rdb.Set(t.Context(), "guard:{"+key+"}:once", since, time.Hour).Err())
+		require.NoError(t, r.rdb.Set(t.Context(), "redlatch:{"+key+"}:once", since, time.Hour).Err())
 		at.press("y\n").ends(1)
 		at.shows("another record by now: nothing was done")
-		assert.Equal(t, since, r.rdb.Get(t.Context(), "guard:{"+key+"}:once").Val(), key)
+		assert.Equal(t, since, r.rdb.Get(t.Context(), "redlatch:{"+key+"}:once").Val(), key)
 	}
 }

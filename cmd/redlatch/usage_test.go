@@ -37,7 +37,7 @@ func TestUsage_FlagsStandAnywhere(t *testing.T) {
 	} {
 		off.fails(9, "anywhere is busy", append([]string{"--redis", url}, strings.Fields(args)...)...)
 	}
-	fence := strings.Fields(r.rdb.Get(t.Context(), "guard:{anywhere}:last").Val())[0]
+	fence := strings.Fields(r.rdb.Get(t.Context(), "redlatch:{anywhere}:last").Val())[0]
 	r.do(1, "break", "anywhere", "--fence", "7", "--yes")
 	r.do(0, "break", "anywhere", "--fence", fence, "-y")
 }
@@ -162,7 +162,7 @@ func TestUsage_Version(t *testing.T) {
 func TestUsage_MessagesHaveOnePrefix(t *testing.T) {
 	r := own(t)
 	require.NoError(t, r.rdb.Do(t.Context(), "acl", "setuser", "blind", "on", ">secret", "~*", "&*", "+@all", "-evalsha_ro", "-hset").Err())
-	require.NoError(t, r.rdb.HSet(t.Context(), "guard:{by-hand}", "a", "b").Err())
+	require.NoError(t, r.rdb.HSet(t.Context(), "redlatch:{by-hand}", "a", "b").Err())
 	off, blind := r.at("127.0.0.1:1"), r.at("blind:secret@"+r.addr)
 	for says, got := range map[string]struct {
 		code int

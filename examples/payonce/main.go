@@ -132,7 +132,7 @@ func (s *shop) close() {
 func (s *shop) show(ctx context.Context, rdb redis.UniversalClient) error {
 	for _, step := range []string{"paid:", "asked again:", "after Redis forgot:"} {
 		if step == "after Redis forgot:" {
-			if err := rdb.Del(ctx, "guard:{pay:42}:once").Err(); err != nil {
+			if err := rdb.Del(ctx, "redlatch:{pay:42}:once").Err(); err != nil {
 				return err
 			}
 		}

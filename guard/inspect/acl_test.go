@@ -57,7 +57,7 @@ func (r *env) denied(user string, rights []string) (denied []*redis.ACLLogEntry)
 	shared, first, second := r.hold(g, "shared", guard.Limit(2)), r.hold(g, "first"), r.hold(g, "second")
 	next := r.start(other, "second")
 	r.await("second", 1, 1)
-	require.NoError(t, r.rdb.Set(ctx, "guard:{second}:once", "1 done 7 0 "+worker+" - 9 0 ", 0).Err())
+	require.NoError(t, r.rdb.Set(ctx, "redlatch:{second}:once", "1 done 7 0 "+worker+" - 9 0 ", 0).Err())
 	require.NoError(t, r.rdb.ScriptFlush(ctx).Err(), "the scripts are sent in full once")
 	require.NoError(t, r.rdb.ACLLogReset(ctx).Err())
 

@@ -27,7 +27,7 @@ func TestBreak_FreesTheKeyAtOnce(t *testing.T) {
 	assert.Greater(t, in.Fence(), h.Fence())
 	h.awaitEnd()
 	// A late acquire of the owner is not heeded: see what stands in the queue.
-	assert.Equal(t, int64(1), r.rdb.ZCount(t.Context(), "guard:{k}:queue", "-inf", "(0").Val())
+	assert.Equal(t, int64(1), r.rdb.ZCount(t.Context(), "redlatch:{k}:queue", "-inf", "(0").Val())
 	r.breaks("k", h.Fence(), false)
 	assert.GreaterOrEqual(t, r.get("k").LastFence, in.Fence())
 	in.finish(nil)
@@ -52,8 +52,8 @@ func TestBreak_IsNotSentAgain(t *testing.T) {
 // holds is a Redis with a hold on k, under an owner and a fence of the test.
 func (r *env) holds(owner string, fence uint64) {
 	r.Helper()
-	require.NoError(r, r.rdb.HSet(r.Context(), "guard:{k}", owner, "1 "+strconv.FormatUint(fence, 10)+" 0 - ").Err())
-	require.NoError(r, r.rdb.PExpire(r.Context(), "guard:{k}", time.Minute).Err())
+	require.NoError(r, r.rdb.HSet(r.Context(), "redlatch:{k}", owner, "1 "+strconv.FormatUint(fence, 10)+" 0 - ").Err())
+	require.NoError(r, r.rdb.PExpire(r.Context(), "redlatch:{k}", time.Minute).Err())
 }
 
 // A server of a quorum may know of a higher fence than the one that it granted. A fence may be ahead of a clock that was
@@ -61,28 +61,28 @@ func (r *env) holds(owner string, fence uint64) {
 func TestBreak_RemembersTheHighestFence(t *testing.T) {
 	r := newEnv(t)
 	r.holds("x-1", 1000)
-	require.NoError(t, r.rdb.Set(t.Context(), "guard:{k}:last", "5000 ", time.Minute).Err())
+	require.NoError(t, r.rdb.Set(t.Context(), "redlatch:{k}:last", "5000 ", time.Minute).Err())
 	r.breaks("k", 1000, true)
-	require.Zero(t, r.rdb.Exists(t.Context(), "guard:{k}").Val())
-	last, _, _ := strings.Cut(r.rdb.Get(t.Context(), "guard:{k}:last").Val(), " ")
+	require.Zero(t, r.rdb.Exists(t.Context(), "redlatch:{k}").Val())
+	last, _, _ := strings.Cut(r.rdb.Get(t.Context(), "redlatch:{k}:last").Val(), " ")
 	assert.Equal(t, "5000", last)
 
 	fence := uint64(time.Now().Add(time.Hour).UnixMicro()) //nolint:gosec // after 1970
 	r.holds("x-1", fence)
 	r.breaks("k", fence, true)
-	assert.Greater(t, r.rdb.PTTL(t.Context(), "guard:{k}:last").Val(), time.Hour)
+	assert.Greater(t, r.rdb.PTTL(t.Context(), "redlatch:{k}:last").Val(), time.Hour)
 }
 
 func TestBreak_EndsAllRoundsOfAClaim(t *testing.T) {
 	r := newEnv(t)
 	r.holds("x-1~2", 1000)
 	r.breaks("k", 1000, true)
-	keys := []string{"guard:{k}", "guard:{k}:queue", "guard:{k}:last", "guard:{k}:seen", "guard:{k}:holders"}
+	keys := []string{"redlatch:{k}", "redlatch:{k}:queue", "redlatch:{k}:last", "redlatch:{k}:seen", "redlatch:{k}:holders"}
 	for late, held := range map[string]bool{"x-1~3": false, "x-1": false, "x-12~1": true} {
-		reply, err := r.rdb.Eval(t.Context(), redisstore.Scripts()["acquire"], keys, late, 60000, "", "0", "", "1guard:grant:", "").Result()
+		reply, err := r.rdb.Eval(t.Context(), redisstore.Scripts()["acquire"], keys, late, 60000, "", "0", "", "1redlatch:grant:", "").Result()
 		require.NoError(t, err, late)
 		_, is := reply.(string)
 		assert.Equal(t, held, is, late)
-		require.NoError(t, r.rdb.Del(t.Context(), "guard:{k}").Err())
+		require.NoError(t, r.rdb.Del(t.Context(), "redlatch:{k}").Err())
 	}
 }

@@ -142,7 +142,7 @@ func ExampleInspector_Forget() {
 	rdb := server.Client()
 	defer rdb.Close()
 	// As guard.Once leaves it when its process crashes.
-	rdb.Set(ctx, "guard:{charge:42}:once", "1 begun 1700000000000000 0 0123456789abcdef-1 - 1700000000000000 9 request 7", time.Hour)
+	rdb.Set(ctx, "redlatch:{charge:42}:once", "1 begun 1700000000000000 0 0123456789abcdef-1 - 1700000000000000 9 request 7", time.Hour)
 
 	i := inspect.New(rdb)
 	info, err := i.Get(ctx, "charge:42")

@@ -71,7 +71,7 @@ func TestLook_OnlyTheFirstHundredInAQueueAreShown(t *testing.T) {
 	for n := range 150 {
 		queue = append(queue, redis.Z{Score: float64(1e15 + n), Member: fmt.Sprintf("%032x-1", n)})
 	}
-	require.NoError(t, r.rdb.ZAdd(t.Context(), "guard:{k}:queue", queue...).Err())
+	require.NoError(t, r.rdb.ZAdd(t.Context(), "redlatch:{k}:queue", queue...).Err())
 	info := r.get("k")
 	assert.Equal(t, 150, info.Queued)
 	require.Len(t, info.Waiting, 100)
@@ -137,11 +137,11 @@ func TestLook_WhatIsNoLock(t *testing.T) {
 		"by hand": {"name", "secret"}, "no owner": {"@fence", "7"}, "no number": {owner, "1 seven 0 - "},
 		"no depth": {owner, "deep 7 0 - "}, "two owners": {owner, "1 7 0 - ", "0123456789abcdef-2", "1 7 0 - "},
 	} {
-		require.NoError(t, r.rdb.HSet(t.Context(), "guard:{"+key+"}", fields...).Err())
+		require.NoError(t, r.rdb.HSet(t.Context(), "redlatch:{"+key+"}", fields...).Err())
 	}
-	require.NoError(t, r.rdb.Set(t.Context(), "guard:{string}", "secret", 0).Err())
-	require.NoError(t, r.rdb.RPush(t.Context(), "guard:{queue}:queue", "secret").Err())
-	require.NoError(t, r.rdb.RPush(t.Context(), "guard:{last}:last", "secret").Err())
+	require.NoError(t, r.rdb.Set(t.Context(), "redlatch:{string}", "secret", 0).Err())
+	require.NoError(t, r.rdb.RPush(t.Context(), "redlatch:{queue}:queue", "secret").Err())
+	require.NoError(t, r.rdb.RPush(t.Context(), "redlatch:{last}:last", "secret").Err())
 	keys := []string{"string", "by hand", "no owner", "no number", "no depth", "two owners", "queue", "last"}
 	for _, key := range keys {
 		_, err := r.Get(t.Context(), key)
@@ -280,8 +280,8 @@ func TestLook_AnInspectorSaysWhereItLooks(t *testing.T) {
 	single := redis.NewClient(&redis.Options{Addr: "cache.example:6379", Username: "us3r", Password: "s3cret", DB: 3})
 	defer func() { _, _, _ = cluster.Close(), sentinel.Close(), single.Close() }()
 	assert.Equal(t, "Redis at cache.example:6379, database 3, prefix shop", inspect.New(single, inspect.Prefix("shop")).String())
-	assert.Equal(t, "Redis Cluster at a:1, b:2, prefix guard", inspect.New(cluster).String())
-	assert.Equal(t, "Redis found by Sentinel, database 2, prefix guard", inspect.New(sentinel).String())
+	assert.Equal(t, "Redis Cluster at a:1, b:2, prefix redlatch", inspect.New(cluster).String())
+	assert.Equal(t, "Redis found by Sentinel, database 2, prefix redlatch", inspect.New(sentinel).String())
 	for _, i := range []*inspect.Inspector{nil, inspect.New(nil), {}} {
 		assert.Equal(t, "no Redis", i.String())
 	}

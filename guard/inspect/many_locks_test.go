@@ -25,7 +25,7 @@ func TestManyLocks_LookingAtManyLocksHoldsUpNobody(t *testing.T) {
 	}
 	admin, at := r.server.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Minute }), time.Now().UnixMicro()
 	inBatches(t, admin, locks-holds, func(p redis.Pipeliner, n int) {
-		key := fmt.Sprintf("guard:{order:%d}", n)
+		key := fmt.Sprintf("redlatch:{order:%d}", n)
 		p.HSet(t.Context(), key, fmt.Sprintf("%032x-1", n%100), fmt.Sprint("1 ", at-int64(n), " 0 - request 7"))
 		p.Expire(t.Context(), key, 10*time.Minute)
 	})

@@ -29,7 +29,7 @@ type work struct {
 // newWork begins work whose record lives for an hour.
 func newWork(r *env, key string) *work {
 	r.Helper()
-	w := &work{env: r, store: testenv.RedisStore(r.T, r.rdb, "guard"), key: key}
+	w := &work{env: r, store: testenv.RedisStore(r.T, r.rdb, "redlatch"), key: key}
 	reply, err := w.store.Acquire(r.Context(), guardstore.Claim{
 		Key: key, Owner: worker, TTL: time.Minute, Metadata: "request 7", Once: &guardstore.Once{Keep: time.Hour},
 	})
@@ -63,7 +63,7 @@ func TestRecord_GetShowsTheRecord(t *testing.T) {
 		}{
 			"in progress":     {func(*work) {}, inspect.RecordInProgress, 0},
 			"released":        {func(w *work) { w.release(nil) }, inspect.RecordUnfinished, 0},
-			"the lease ended": {func(w *work) { r.rdb.Del(r.Context(), "guard:{"+w.key+"}") }, inspect.RecordUnfinished, 0},
+			"the lease ended": {func(w *work) { r.rdb.Del(r.Context(), "redlatch:{"+w.key+"}") }, inspect.RecordUnfinished, 0},
 			"done":            {func(w *work) { w.done(secret) }, inspect.RecordDone, len(secret)},
 			"without a text":  {func(w *work) { w.done("") }, inspect.RecordDone, 0},
 			"large":           {func(w *work) { w.done(strings.Repeat(secret, 10_000)) }, inspect.RecordDone, 10_000 * len(secret)},
@@ -92,7 +92,7 @@ func TestRecord_GetShowsTheRecord(t *testing.T) {
 func TestRecord_NamesItsInstanceIfRedisKnowsIt(t *testing.T) {
 	r := newEnv(t)
 	newWork(r, "k").done("")
-	require.NoError(t, r.rdb.Set(t.Context(), "guard:instance:0123456789abcdef", "web-1", time.Minute).Err())
+	require.NoError(t, r.rdb.Set(t.Context(), "redlatch:instance:0123456789abcdef", "web-1", time.Minute).Err())
 	assert.Equal(t, "web-1", r.get("k").Record.Instance)
 }
 
@@ -115,7 +115,7 @@ func TestRecord_OfAnotherHolderIsNotInProgress(t *testing.T) {
 func TestRecord_OfAKeyThatIsKeptIsNotInProgress(t *testing.T) {
 	onEachRedis(t, func(r *env) {
 		newWork(r, "k")
-		require.NoError(r, r.rdb.HSet(r.Context(), "guard:{k}", worker, "0 7 0 - ").Err())
+		require.NoError(r, r.rdb.HSet(r.Context(), "redlatch:{k}", worker, "0 7 0 - ").Err())
 		assert.Equal(r, inspect.RecordUnfinished, r.get("k").Record.State)
 		r.forgets("k", true)
 	})
@@ -154,17 +154,17 @@ func TestRecord_InProgressIsNotForgotten(t *testing.T) {
 func TestRecord_WhatIsNoRecord(t *testing.T) {
 	onEachRedis(t, func(r *env) {
 		ctx, keys := r.Context(), []string{"list"}
-		require.NoError(r, r.rdb.RPush(ctx, "guard:{list}:once", "secret").Err())
+		require.NoError(r, r.rdb.RPush(ctx, "redlatch:{list}:once", "secret").Err())
 		for key, text := range map[string]string{
 			"empty": "", "text": "secret", "version": "2 done 7 0 " + worker + " - 9 0 secret", "state": "1 secret 7 0 " + worker + " - 9 0 ",
 			"fence": "1 done 0 0 " + worker + " - 9 0 secret", "owner": "1 done 7 0 secret - 9 0 ", "cut": "1 done 7 0 " + worker + " - 9 99 secret",
 		} {
-			require.NoError(r, r.rdb.Set(ctx, "guard:{"+key+"}:once", text, 0).Err())
+			require.NoError(r, r.rdb.Set(ctx, "redlatch:{"+key+"}:once", text, 0).Err())
 			keys = append(keys, key)
 		}
-		require.NoError(r, r.rdb.HSet(ctx, "guard:{good}", worker, "1 7 0 - ").Err())
+		require.NoError(r, r.rdb.HSet(ctx, "redlatch:{good}", worker, "1 7 0 - ").Err())
 		for _, key := range keys {
-			require.NoError(r, r.rdb.HSet(ctx, "guard:{"+key+"}", worker, "1 7 0 - ").Err())
+			require.NoError(r, r.rdb.HSet(ctx, "redlatch:{"+key+"}", worker, "1 7 0 - ").Err())
 			_, err := r.Get(ctx, key)
 			var format *inspect.FormatError
 			require.ErrorAs(r, err, &format, key)
@@ -184,9 +184,9 @@ func TestRecord_WhatIsNoRecord(t *testing.T) {
 		assert.ElementsMatch(r, keys, bad)
 		_, err := r.Forget(ctx, "list")
 		require.ErrorIs(r, err, inspect.ErrFormat)
-		assert.Equal(r, "list", r.rdb.Type(ctx, "guard:{list}:once").Val())
+		assert.Equal(r, "list", r.rdb.Type(ctx, "redlatch:{list}:once").Val())
 
-		require.NoError(r, r.rdb.Set(ctx, "guard:{for ever}:once", "1 done 7 0 "+worker+" - 9 1 ab", 0).Err())
+		require.NoError(r, r.rdb.Set(ctx, "redlatch:{for ever}:once", "1 done 7 0 "+worker+" - 9 1 ab", 0).Err())
 		got := *r.get("for ever").Record
 		assert.Zero(r, got.Left)
 		assert.Equal(r, 1, got.Size)

@@ -55,7 +55,7 @@ func TestRevoke_IsFoundByTheNextRenewal(t *testing.T) {
 	h := r.hold(r.withoutMessages(), "k", guard.TTL(600*time.Millisecond))
 	r.revokes("k", r.fence("k"), true)
 	h.ends(guard.ErrRevoked)
-	assert.Zero(t, r.rdb.Exists(t.Context(), "guard:{k}").Val(), "its release frees the key")
+	assert.Zero(t, r.rdb.Exists(t.Context(), "redlatch:{k}").Val(), "its release frees the key")
 }
 
 // The work ends before the revocation reaches it.
@@ -131,13 +131,13 @@ func TestRevoke_TwiceAndLate(t *testing.T) {
 	r.revokes("k", h.Fence(), false)
 
 	next := r.hold(g, "k")
-	before := r.rdb.HGetAll(t.Context(), "guard:{k}").Val()
+	before := r.rdb.HGetAll(t.Context(), "redlatch:{k}").Val()
 	r.revokes("k", h.Fence(), false)
 	r.breaks("k", h.Fence(), false)
-	assert.Equal(t, before, r.rdb.HGetAll(t.Context(), "guard:{k}").Val())
+	assert.Equal(t, before, r.rdb.HGetAll(t.Context(), "redlatch:{k}").Val())
 	for _, owner := range []string{testenv.Owner(h.Lease), testenv.Owner(next.Lease)} { // a late message, and a forged one
 		instance, _, _ := strings.Cut(owner, "-")
-		require.NoError(t, r.rdb.Publish(t.Context(), "guard:grant:"+instance, "!"+owner).Err())
+		require.NoError(t, r.rdb.Publish(t.Context(), "redlatch:grant:"+instance, "!"+owner).Err())
 	}
 	require.NoError(t, next.Check(t.Context()))
 	require.NoError(t, next.ctx.Err())
@@ -151,7 +151,7 @@ func TestRevoke_OfAHoldThatNobodyKnowsOf(t *testing.T) {
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	g := guardOn(t, proxy.Client(t), guard.StoreTimeout(patience))
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("other"), nothing))
-	lost := proxy.SwallowReply(redistest.Contains("guard:{k}:queue"), 1)
+	lost := proxy.SwallowReply(redistest.Contains("redlatch:{k}:queue"), 1)
 	begun := r.start(g, "k")
 	<-lost
 	proxy.Freeze() // the next attempt does not overtake what follows

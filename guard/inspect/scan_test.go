@@ -24,13 +24,13 @@ func locks(looks map[string]any, keys ...string) func(cmd redis.Cmder) any {
 		case "scan":
 			var found []string
 			for _, key := range keys {
-				found = append(found, "guard:{"+key+"}")
+				found = append(found, "redlatch:{"+key+"}")
 			}
-			return append(found, "guard:{x}:queue")
+			return append(found, "redlatch:{x}:queue")
 		case "get":
 			return "web-1"
 		}
-		key := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(cmd.Args()[3]), "guard:{"), "}")
+		key := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(cmd.Args()[3]), "redlatch:{"), "}")
 		if reply, ok := looks[key]; ok {
 			return reply
 		}

@@ -46,7 +46,7 @@ func TestBreak_NotifiesTheNextOnesAndTheHolder(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, did)
 		assert.Equal(t, []string{
-			"0 [guard:grant:fedcba9876543210 fedcba9876543210-2]", "0 [guard:grant:abc abc-3]", "0 [guard:grant:" + oneID + " !" + one + "]",
+			"0 [redlatch:grant:fedcba9876543210 fedcba9876543210-2]", "0 [redlatch:grant:abc abc-3]", "0 [redlatch:grant:" + oneID + " !" + one + "]",
 		}, *messages)
 	})
 }
@@ -78,7 +78,7 @@ func TestRevoke_IsRepeatedUntilItIsReceived(t *testing.T) {
 			assert.True(t, did)
 			var want []string
 			for _, at := range c.times {
-				want = append(want, fmt.Sprintf("%d [guard:grant:%s !%s]", at, oneID, one))
+				want = append(want, fmt.Sprintf("%d [redlatch:grant:%s !%s]", at, oneID, one))
 			}
 			assert.Equal(t, want, *messages, name)
 		})

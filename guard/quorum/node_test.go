@@ -19,7 +19,7 @@ import (
 
 // The Redis keys of the lock k.
 const (
-	lockKey  = "guard:{k}"
+	lockKey  = "redlatch:{k}"
 	queueKey = lockKey + ":queue"
 	lastKey  = lockKey + ":last"
 	wakeKey  = lockKey + ":wake"
@@ -38,7 +38,7 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
-	b := &bench{newNode(client, "guard"), t, client, map[string]*redis.PubSub{}}
+	b := &bench{newNode(client, "redlatch"), t, client, map[string]*redis.PubSub{}}
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
@@ -100,7 +100,7 @@ func (b *bench) raise(owner string, fence uint64) bool {
 func (b *bench) listen(instances ...string) {
 	b.Helper()
 	for _, instance := range instances {
-		ear := b.client.Subscribe(b.Context(), "guard:grant:"+instance)
+		ear := b.client.Subscribe(b.Context(), "redlatch:grant:"+instance)
 		b.Cleanup(func() { _ = ear.Close() })
 		_, err := ear.Receive(b.Context())
 		require.NoError(b, err)
@@ -112,7 +112,7 @@ func (b *bench) listen(instances ...string) {
 func (b *bench) messages(instance string) (payloads []string) {
 	b.Helper()
 	const mark = "end"
-	require.NoError(b, b.client.Publish(b.Context(), "guard:grant:"+instance, mark).Err())
+	require.NoError(b, b.client.Publish(b.Context(), "redlatch:grant:"+instance, mark).Err())
 	for {
 		m, err := b.listeners[instance].ReceiveMessage(b.Context())
 		require.NoError(b, err)
@@ -289,7 +289,7 @@ func TestNode_RollbackLeavesATombstone(t *testing.T) {
 
 func TestNode_AServerThatCannotBeReached(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	n := newNode(client, "guard")
+	n := newNode(client, "redlatch")
 	defer func() { require.NoError(t, errors.Join(n.Close(), client.Close())) }()
 	_, err := n.Peek(t.Context(), minute("x-1"))
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)

@@ -137,7 +137,7 @@ func TestQuorum_SurvivesAMinority(t *testing.T) {
 		},
 		"wiped":      func(t *testing.T, s *redistest.Server) { require.NoError(t, s.Client(t).FlushAll(t.Context()).Err()) },
 		"restarted":  func(t *testing.T, s *redistest.Server) { s.Restart(t) },
-		"wrong type": func(t *testing.T, s *redistest.Server) { s.Client(t).Set(t.Context(), "guard:{order:42}", "x", 0) },
+		"wrong type": func(t *testing.T, s *redistest.Server) { s.Client(t).Set(t.Context(), "redlatch:{order:42}", "x", 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -250,7 +250,7 @@ func TestQuorum_FencesAgreeThoughClocksDiffer(t *testing.T) {
 		if i == 0 {
 			fence = last.Add(ttl / 4) // less than what needs a command of its own
 		}
-		s.Client(t).Set(t.Context(), "guard:{order:42}:last", strconv.FormatInt(fence.UnixMicro(), 10)+" ", time.Hour)
+		s.Client(t).Set(t.Context(), "redlatch:{order:42}:last", strconv.FormatInt(fence.UnixMicro(), 10)+" ", time.Hour)
 	}
 	g := q.GuardOfAll(t) // the third is one of those that grant
 	lease, err := g.Acquire(t.Context(), testenv.Order, guard.TTL(ttl), guard.MaxHold(ttl))
@@ -288,6 +288,6 @@ func TestQuorum_CycleIsLean(t *testing.T) {
 		stats, err := c.Info(t.Context(), "commandstats").Result()
 		require.NoError(t, err)
 		assert.False(t, strings.Contains(stats, "cmdstat_hmget") || strings.Contains(stats, "cmdstat_zrem"), "the slow way looks who is inside")
-		assert.Zero(t, c.Exists(t.Context(), "guard:{order:42}:queue").Val())
+		assert.Zero(t, c.Exists(t.Context(), "redlatch:{order:42}:queue").Val())
 	}
 }

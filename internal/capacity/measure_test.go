@@ -284,7 +284,7 @@ func (m *meter) connects() time.Duration {
 func messages(m *meter, to *redistest.Server) func() time.Duration {
 	client := to.Client(m.t)
 	return func() time.Duration {
-		return m.repeat(16, func(int) error { return client.Publish(m.t.Context(), "guard:grant:nobody", "?").Err() })
+		return m.repeat(16, func(int) error { return client.Publish(m.t.Context(), "redlatch:grant:nobody", "?").Err() })
 	}
 }
 

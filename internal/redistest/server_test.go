@@ -117,17 +117,17 @@ func TestServer_CheckKeys(t *testing.T) {
 	s := Start(t)
 	c := s.Client(t)
 	ctx := t.Context()
-	require.NoError(t, c.Set(ctx, "guard:{k}:last", "7 owner", 0).Err())
-	require.NoError(t, c.ZAdd(ctx, "guard:{k}:queue", redis.Z{Score: -5, Member: "dead"}).Err())
+	require.NoError(t, c.Set(ctx, "redlatch:{k}:last", "7 owner", 0).Err())
+	require.NoError(t, c.ZAdd(ctx, "redlatch:{k}:queue", redis.Z{Score: -5, Member: "dead"}).Err())
 	require.NoError(t, c.Set(ctx, "asynq:x", "1", 0).Err())
 	require.NoError(t, c.Set(ctx, "leaving", "1", 100*time.Millisecond).Err())
 	require.NoError(t, checkKeys(s, 5*time.Second, []string{"asynq:"}), "what goes away in time is no leftover")
 
 	for key, leave := range map[string]error{
-		"guard:{k}":       c.HSet(ctx, "guard:{k}", "owner", "1").Err(),
-		"guard:{q}:queue": c.ZAdd(ctx, "guard:{q}:queue", redis.Z{Score: 5, Member: "waiting"}).Err(),
-		"guard:{s}:queue": c.Set(ctx, "guard:{s}:queue", "not a queue", 0).Err(),
-		"asynq:x":         nil,
+		"redlatch:{k}":       c.HSet(ctx, "redlatch:{k}", "owner", "1").Err(),
+		"redlatch:{q}:queue": c.ZAdd(ctx, "redlatch:{q}:queue", redis.Z{Score: 5, Member: "waiting"}).Err(),
+		"redlatch:{s}:queue": c.Set(ctx, "redlatch:{s}:queue", "not a queue", 0).Err(),
+		"asynq:x":            nil,
 	} {
 		require.NoError(t, leave)
 		require.ErrorContains(t, checkKeys(s, 0, nil), fmt.Sprintf("%q", key))

@@ -53,11 +53,11 @@ func TestAct_BreakFreesTheKey(t *testing.T) {
 func (r *env) record(key, state, result string) {
 	r.Helper()
 	text := "1 " + state + " 7 0 0123456789abcdef-1 - 1700000000000000 9 <request>" + result
-	require.NoError(r, r.client.Set(r.Context(), "guard:{"+key+"}:once", text, time.Hour).Err())
+	require.NoError(r, r.client.Set(r.Context(), "redlatch:{"+key+"}:once", text, time.Hour).Err())
 }
 
 func (r *env) recorded(key string) bool {
-	return r.client.Exists(r.Context(), "guard:{"+key+"}:once").Val() == 1
+	return r.client.Exists(r.Context(), "redlatch:{"+key+"}:once").Val() == 1
 }
 
 var acts = []string{"/revoke", "/break", "/forget"}
@@ -173,7 +173,7 @@ func TestRecord_GoneRecordIsNotForgotten(t *testing.T) {
 	r.record("k", "done", "secret")
 	p := r.page(acting)
 	r.client.AddHook(&calls{name: "evalsha", do: func(next func() error) error {
-		if err := r.client.Del(t.Context(), "guard:{k}:once").Err(); err != nil {
+		if err := r.client.Del(t.Context(), "redlatch:{k}:once").Err(); err != nil {
 			return err
 		}
 		return next()

@@ -90,7 +90,7 @@ func (r *env) queue(key string, n int, here bool) {
 		if here {
 			return r.g.Holds()[0].Waiting == n
 		}
-		return r.client.ZCard(r.Context(), "guard:{"+key+"}:queue").Val() == int64(n)
+		return r.client.ZCard(r.Context(), "redlatch:{"+key+"}:queue").Val() == int64(n)
 	}, patience, time.Millisecond)
 }
 

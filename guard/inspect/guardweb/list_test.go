@@ -56,7 +56,7 @@ func counted(t *testing.T) (*env, *calls) {
 	rdb := redistest.Start(t).Client(t)
 	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for n := range 1500 {
-			p.HSet(t.Context(), "guard:{"+strconv.Itoa(n)+"}", "12345678-1", "1 7 0 - ")
+			p.HSet(t.Context(), "redlatch:{"+strconv.Itoa(n)+"}", "12345678-1", "1 7 0 - ")
 		}
 		return nil
 	})
@@ -119,7 +119,7 @@ func TestList_MaskedRowsAreInTheOrderOfTheirWords(t *testing.T) {
 	r := newEnv(t)
 	for n := range 20 {
 		r.hold("user:" + strconv.Itoa(100+n))
-		require.NoError(t, r.client.HSet(t.Context(), "guard:{by hand "+strconv.Itoa(n)+"}", "a", "b").Err())
+		require.NoError(t, r.client.HSet(t.Context(), "redlatch:{by hand "+strconv.Itoa(n)+"}", "a", "b").Err())
 	}
 	p := r.page(guardweb.MaskKeys())
 	held, broken, _ := strings.Cut(p.says("/?sort=key"), "</table>")

@@ -93,7 +93,7 @@ func TestPage_MarksRowsThatNeedAPerson(t *testing.T) {
 	r.hold("fine")
 	lease := r.hold("revoked")
 	old := time.Now().Add(-11 * time.Minute).UnixMicro()
-	require.NoError(t, r.client.HSet(t.Context(), "guard:{long}", "0123456789abcdef-1", fmt.Sprintf("1 %d 0 - ", old)).Err())
+	require.NoError(t, r.client.HSet(t.Context(), "redlatch:{long}", "0123456789abcdef-1", fmt.Sprintf("1 %d 0 - ", old)).Err())
 	p := r.page(acting)
 	require.Equal(t, 303, p.post("/revoke", "revoked", lease.Fence(), "").code)
 	body := p.says("/")
@@ -173,7 +173,7 @@ func TestPage_WorksUnderAnyPrefix(t *testing.T) {
 
 func TestPage_BadInput(t *testing.T) {
 	r := newEnv(t)
-	require.NoError(t, r.client.HSet(t.Context(), "guard:{by hand}", "a", "b").Err())
+	require.NoError(t, r.client.HSet(t.Context(), "redlatch:{by hand}", "a", "b").Err())
 	p := r.page(acting)
 	p.codes(map[string]int{
 		"/lock": 400, "/lock?key=" + strings.Repeat("k", 513): 400, "/lock?key=%ff": 400, "/more": 404, "/lock?key=by+hand": 422, "/?sort=size": 400,
@@ -199,7 +199,7 @@ func TestPage_BadInput(t *testing.T) {
 	assert.Equal(t, 422, p.post("/break", "by hand", "1", "").code)
 	p.says("/", "is not a lock")
 	p.says("/?match=by*", "is not a lock")
-	assert.Equal(t, "b", r.client.HGet(t.Context(), "guard:{by hand}", "a").Val())
+	assert.Equal(t, "b", r.client.HGet(t.Context(), "redlatch:{by hand}", "a").Val())
 	for says, h := range map[string]http.Handler{
 		"Authorize is missing: the page needs Authorize or ReadOnly": guardweb.Handler(r.inspector, guardweb.MaskKeys()),
 		"Authorize was given a nil function":                         guardweb.Handler(r.inspector, nil, guardweb.Authorize(nil), guardweb.Leases(nil)), // the first of them
@@ -239,7 +239,7 @@ var masked = regexp.MustCompile(`key-[0-9a-f]{16}`)
 func TestPage_MaskedKeys(t *testing.T) {
 	r := newEnv(t)
 	lease := r.hold("alice@example.com", guard.Metadata("alice's request"))
-	require.NoError(t, r.client.HSet(t.Context(), "guard:{alice by hand}", "a", "b").Err())
+	require.NoError(t, r.client.HSet(t.Context(), "redlatch:{alice by hand}", "a", "b").Err())
 	p := r.page(acting, guardweb.MaskKeys())
 	list := p.says("/", "is not a lock")
 	word := masked.FindString(list)

@@ -355,7 +355,7 @@ func (s *injector) stopSentinel() *injection {
 // moveSlot moves the slot of a lock to another primary: now its first keys, or none,
 // and later the others.
 func (s *injector) moveSlot() *injection {
-	key := "guard:{" + pick(s.rng, allKeys[:plainKeys]...) + "}"
+	key := "redlatch:{" + pick(s.rng, allKeys[:plainKeys]...) + "}"
 	_, target, ok := s.server() // any: the others stay well, too
 	if !ok {
 		return nil

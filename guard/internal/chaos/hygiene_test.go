@@ -23,7 +23,7 @@ func (n *network) leftovers(t *testing.T, instances []string) (left []string) {
 	for begun := time.Now(); ; rest(50*time.Millisecond, nil) {
 		left = nil
 		for i, admin := range n.admins {
-			for range admin.PubSubChannels(t.Context(), "guard:*").Val() {
+			for range admin.PubSubChannels(t.Context(), "redlatch:*").Val() {
 				left = append(left, "a subscription")
 			}
 			if n.isPrimary(i) { // else it has what another has, too

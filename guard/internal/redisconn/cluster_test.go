@@ -302,7 +302,7 @@ func TestCluster_Failover(t *testing.T) {
 	load := startLoad(t, instances, func() redis.UniversalClient { return c.Client(t) }, ttl)
 	load.flows(t)
 	subscribed := func(s *redistest.Server) int {
-		return len(s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 }).PubSubChannels(t.Context(), "guard:grant:*").Val())
+		return len(s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 }).PubSubChannels(t.Context(), "redlatch:grant:*").Val())
 	}
 	var dead *redistest.Server
 	for _, key := range load.keys {

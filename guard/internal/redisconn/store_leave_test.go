@@ -44,7 +44,7 @@ func TestStoreLeave_ACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 				proxies[i] = redistest.NewProxy(t, redistest.Start(t).Addr())
 				clients[i] = proxies[i].Client(t)
 			}
-			store := testenv.RedisStore(t, clients[0], "guard")
+			store := testenv.RedisStore(t, clients[0], "redlatch")
 			if servers > 1 {
 				store = testenv.QuorumStore(t, clients)
 			}

@@ -14,14 +14,14 @@ func TestKey_LockHasOneTagAndComesBack(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, key := range []string{
-		"order:42", "{", "}", "}{", "{}", `\`, `\\`, `\)`, `\}`, `}\`, "a}b", `a\)b`, ")", " ", "订单", "*?[a]", "guard:{x}",
+		"order:42", "{", "}", "}{", "{}", `\`, `\\`, `\)`, `\}`, `}\`, "a}b", `a\)b`, ")", " ", "订单", "*?[a]", "redlatch:{x}",
 	} {
-		lock := rediskey.Lock("guard", key)
+		lock := rediskey.Lock("redlatch", key)
 		assert.Empty(t, seen[lock], "%q is that of %q, too", lock, key)
 		seen[lock] = key
 		assert.Equal(t, 1, strings.Count(lock, "}"), "%q: the first ends the tag", lock)
-		assert.True(t, strings.HasPrefix(lock, "guard:{") && strings.HasSuffix(lock, "}"), lock)
-		back, ok := rediskey.Of("guard", lock)
+		assert.True(t, strings.HasPrefix(lock, "redlatch:{") && strings.HasSuffix(lock, "}"), lock)
+		back, ok := rediskey.Of("redlatch", lock)
 		require.True(t, ok, lock)
 		assert.Equal(t, key, back)
 	}
@@ -30,9 +30,9 @@ func TestKey_LockHasOneTagAndComesBack(t *testing.T) {
 func TestKey_WhatIsNoLock(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
-		"", "guard", "guard:{}", "guard:{k}:queue", "guard:{k", "other:{k}", "guard:instance:0123", `guard:{a\b}`, `guard:{a\}`, "guard:{a}b}",
+		"", "redlatch", "redlatch:{}", "redlatch:{k}:queue", "redlatch:{k", "other:{k}", "redlatch:instance:0123", `redlatch:{a\b}`, `redlatch:{a\}`, "redlatch:{a}b}",
 	} {
-		_, ok := rediskey.Of("guard", name)
+		_, ok := rediskey.Of("redlatch", name)
 		assert.False(t, ok, name)
 	}
 }
@@ -40,9 +40,9 @@ func TestKey_WhatIsNoLock(t *testing.T) {
 // Programs of different versions share these.
 func TestKey_Names(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "guard:{order:42}", rediskey.Lock("guard", "order:42"))
-	assert.Equal(t, "guard:{order:42}:once", rediskey.Record("guard", "order:42"))
-	assert.Equal(t, "guard:grant:0123", rediskey.Channel("guard", "0123"))
+	assert.Equal(t, "redlatch:{order:42}", rediskey.Lock("redlatch", "order:42"))
+	assert.Equal(t, "redlatch:{order:42}:once", rediskey.Record("redlatch", "order:42"))
+	assert.Equal(t, "redlatch:grant:0123", rediskey.Channel("redlatch", "0123"))
 }
 
 func TestKey_APrefixThatIsNone(t *testing.T) {

@@ -72,11 +72,11 @@ type crowdedStore struct {
 func onCrowdedStores(t *testing.T, test func(s crowdedStore)) {
 	t.Run("embedded", func(t *testing.T) {
 		client := guardtest.NewRedis(t)
-		test(crowdedStore{t, testenv.RedisStore(t, client, "guard"), client})
+		test(crowdedStore{t, testenv.RedisStore(t, client, "redlatch"), client})
 	})
 	t.Run("real", func(t *testing.T) {
 		client := redistest.Start(t).Client(t)
-		test(crowdedStore{t, testenv.RedisStore(t, client, "guard"), client})
+		test(crowdedStore{t, testenv.RedisStore(t, client, "redlatch"), client})
 	})
 }
 
@@ -101,7 +101,7 @@ func TestBatch_ManyAreOneScript(t *testing.T) {
 	t.Parallel()
 	const n = 50
 	s := testenv.NewRedis(t)
-	store := testenv.RedisStore(t, s.Admin, "guard")
+	store := testenv.RedisStore(t, s.Admin, "redlatch")
 	claims := make([]guardstore.Claim, n)
 	releases := make([]guardstore.Release, n)
 	for round := range 2 { // free for the first time, and used before
@@ -162,7 +162,7 @@ func TestBatch_OneOfManyClaims(t *testing.T) {
 			now, err := s.direct.Time(s.Context()).Result()
 			require.NoError(s, err)
 			require.NoError(s, s.direct.HSet(s.Context(), testenv.LockOf(key)+":seen", "y-1", now.UnixMicro()).Err())
-			listen := s.direct.Subscribe(s.Context(), "guard:grant:y")
+			listen := s.direct.Subscribe(s.Context(), "redlatch:grant:y")
 			s.Cleanup(func() { _ = listen.Close() })
 			_, err = listen.Receive(s.Context())
 			require.NoError(s, err)
@@ -263,7 +263,7 @@ func TestBatch_OneOfManyReleases(t *testing.T) {
 		}, want: guardstore.ReleaseAlready},
 		"wanted": {prepare: func(s crowdedStore) guardstore.Release {
 			r := s.take(x)
-			listen := s.direct.Subscribe(s.Context(), "guard:grant:y")
+			listen := s.direct.Subscribe(s.Context(), "redlatch:grant:y")
 			s.Cleanup(func() { _ = listen.Close() })
 			_, err := listen.Receive(s.Context())
 			require.NoError(s, err)
@@ -369,7 +369,7 @@ func TestBatch_ManyReleasesRememberTheHighestFence(t *testing.T) {
 func TestBatch_OneOfManyIsRepeatedAlone(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
-	store := testenv.RedisStore(t, s.Admin, "guard")
+	store := testenv.RedisStore(t, s.Admin, "redlatch")
 	wrong := claimOf("wrong", "x-1")
 	require.NoError(t, s.Admin.RPush(t.Context(), testenv.LockOf("wrong")+":last", "not ours").Err())
 	s.ResetCommands()
@@ -393,7 +393,7 @@ func TestBatch_OneOfManyIsRepeatedAlone(t *testing.T) {
 func TestBatch_ManyWhenMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
-	s := crowdedStore{t, testenv.RedisStore(t, client, "guard"), client}
+	s := crowdedStore{t, testenv.RedisStore(t, client, "redlatch"), client}
 	releases := []guardstore.Release{s.take(claimOf("a", "x-1")), s.take(claimOf("b", "x-2"))}
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	claimed, released, errs := redisstore.Together(t.Context(), s.Store, []guardstore.Claim{claimOf("c", "x-3"), claimOf("d", "x-4")}, releases)
@@ -428,7 +428,7 @@ func comeAndGoTogether(t *testing.T, store guardstore.Store, claims []guardstore
 func TestBatch_ManyWhoseScriptIsNotKnown(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
-	store := testenv.RedisStore(t, s.Admin, "guard")
+	store := testenv.RedisStore(t, s.Admin, "redlatch")
 	require.NoError(t, s.Admin.ScriptFlush(t.Context()).Err())
 	s.ResetCommands()
 	claims := []guardstore.Claim{claimOf("a", "x-1"), claimOf("b", "x-2"), claimOf("c", "x-3")}
@@ -444,14 +444,14 @@ func TestBatch_ManyOnAClusterBehindOneAddress(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	var keys []string
-	node := c.Primary("guard:{k0}")
+	node := c.Primary("redlatch:{k0}")
 	for i := 0; len(keys) < 3; i++ {
-		if key := "k" + strconv.Itoa(i); c.Primary("guard:{"+key+"}") == node {
+		if key := "k" + strconv.Itoa(i); c.Primary("redlatch:{"+key+"}") == node {
 			keys = append(keys, key)
 		}
 	}
 	client := node.Client(t, func(o *redis.Options) { o.DB = 0 })
-	store := testenv.RedisStore(t, client, "guard")
+	store := testenv.RedisStore(t, client, "redlatch")
 	for round := range 2 {
 		require.NoError(t, client.ConfigResetStat(t.Context()).Err())
 		claims := make([]guardstore.Claim, len(keys))
@@ -471,7 +471,7 @@ func TestBatch_ManyOnAClusterBehindOneAddress(t *testing.T) {
 func TestBatch_ManyThatAreTooLateAreNotSent(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
-	store := testenv.RedisStore(t, s.Admin, "guard")
+	store := testenv.RedisStore(t, s.Admin, "redlatch")
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	s.ResetCommands()

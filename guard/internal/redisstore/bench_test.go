@@ -20,7 +20,7 @@ import (
 
 // The Redis keys of the lock k.
 const (
-	lockKey    = "guard:{k}"
+	lockKey    = "redlatch:{k}"
 	queueKey   = lockKey + ":queue"
 	lastKey    = lockKey + ":last"
 	seenKey    = lockKey + ":seen"

@@ -128,7 +128,7 @@ func TestClock_FencesStayNearTheClockWhateverItDoes(t *testing.T) {
 			server := newSteppedServer(t)
 			s := &stepping{
 				T: t, server: server, rnd: rand.New(rand.NewPCG(seed, 19)), //nolint:gosec // a schedule
-				store: testenv.RedisStore(t, server.client, "guard"),
+				store: testenv.RedisStore(t, server.client, "redlatch"),
 			}
 			for range 600 {
 				switch n := s.rnd.IntN(20); {
@@ -164,7 +164,7 @@ func TestClock_AClockThatIsSetBackUnderAHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newSteppedServer(t)
-			store := testenv.RedisStore(t, server.client, "guard")
+			store := testenv.RedisStore(t, server.client, "redlatch")
 			c := guardstore.Claim{Key: "k", Owner: "x-1", TTL: 10 * time.Second}
 			held, err := store.Acquire(t.Context(), c)
 			require.NoError(t, err)

@@ -54,7 +54,7 @@ func TestCommand_OfAClaim(t *testing.T) {
 		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour}}, more: []any{"-", int64(3_600_000), 0}, alone: true},
 		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour, Fingerprint: "f", AtMostOnce: true}}, more: []any{"f", int64(3_600_000), 1}, alone: true},
 	} {
-		s := &Store{prefix: "guard", channels: "ch", replicas: redisconn.AckWait{N: row.replicas}}
+		s := &Store{prefix: "redlatch", channels: "ch", replicas: redisconn.AckWait{N: row.replicas}}
 		row.claim.Key, row.claim.Owner = "k", "o"
 		c := &acquireCommand{row.claim, s, s.keys("k"), 1000}
 		want := append([]any{}, plain...)
@@ -89,7 +89,7 @@ func TestCommand_OfARelease(t *testing.T) {
 			record: true, more: []any{"done", "-", int64(1000), 0, "me", []byte("r")}, alone: true,
 		},
 	} {
-		s := &Store{prefix: "guard", channels: "ch"}
+		s := &Store{prefix: "redlatch", channels: "ch"}
 		row.release.Key, row.release.Owner, row.release.TTL = "k", "o", time.Second
 		var names []string
 		if row.record {
@@ -109,12 +109,12 @@ func TestCommand_OfARelease(t *testing.T) {
 // The renewal of an exclusive lock has one key: it gets through while its slot moves.
 func TestCommand_OfARenewal(t *testing.T) {
 	t.Parallel()
-	s := &Store{prefix: "guard"}
-	assert.Equal(t, []string{"guard:{k}"}, s.renewal(&guardstore.Grant{Key: "k"}).Keys())
+	s := &Store{prefix: "redlatch"}
+	assert.Equal(t, []string{"redlatch:{k}"}, s.renewal(&guardstore.Grant{Key: "k"}).Keys())
 	for _, limit := range []guardstore.Limit{2, guardstore.Unlimited} {
-		assert.Equal(t, []string{"guard:{k}", "guard:{k}:holders"}, s.renewal(&guardstore.Grant{Key: "k", Limit: limit}).Keys())
+		assert.Equal(t, []string{"redlatch:{k}", "redlatch:{k}:holders"}, s.renewal(&guardstore.Grant{Key: "k", Limit: limit}).Keys())
 	}
-	assert.Equal(t, []string{"guard:{k}", "guard:{k}:once"}, s.renewal(&guardstore.Grant{Key: "k", Keep: time.Hour}).Keys())
+	assert.Equal(t, []string{"redlatch:{k}", "redlatch:{k}:once"}, s.renewal(&guardstore.Grant{Key: "k", Keep: time.Hour}).Keys())
 }
 
 // A grant that too few replicas know of is none. A key that is busy is busy, whatever replicas know.
@@ -137,7 +137,7 @@ func TestAcquired_WithTooFewReplicas(t *testing.T) {
 func TestStore_ReturnsErrors(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
-	s := &Store{conn: &fixedConn{refusal: failed}, prefix: "guard"}
+	s := &Store{conn: &fixedConn{refusal: failed}, prefix: "redlatch"}
 	_, acquire := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
 	_, release := s.Release(t.Context(), guardstore.Release{Key: "k"})
 	_, recorded := s.Recorded(t.Context(), "k")
@@ -183,8 +183,8 @@ func TestNew_WhoseSubscribersAreCounted(t *testing.T) {
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer single.Close()
 	defer cluster.Close()
-	for want, client := range map[string]redis.UniversalClient{"1guard:grant:": single, "0guard:grant:": cluster} {
-		s := New(client, Config{Prefix: "guard", AttemptTimeout: time.Second})
+	for want, client := range map[string]redis.UniversalClient{"1redlatch:grant:": single, "0redlatch:grant:": cluster} {
+		s := New(client, Config{Prefix: "redlatch", AttemptTimeout: time.Second})
 		assert.Equal(t, want, s.Channels())
 		assert.NoError(t, s.Close())
 	}
@@ -211,7 +211,7 @@ func TestStore_WhatWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1} {
 		conn := &ackedConn{fixedConn: fixedConn{reply: "17"}}
-		s := &Store{conn: conn, prefix: "guard", replicas: redisconn.AckWait{N: n}}
+		s := &Store{conn: conn, prefix: "redlatch", replicas: redisconn.AckWait{N: n}}
 		_, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
 		require.NoError(t, err)
 		assert.Equal(t, n, conn.acked)
@@ -228,11 +228,11 @@ func TestStore_WhatWaitsForReplicas(t *testing.T) {
 func TestStore_AsksItsConnection(t *testing.T) {
 	t.Parallel()
 	conn := &ackedConn{fixedConn: fixedConn{reply: "PONG"}}
-	s := &Store{conn: conn, prefix: "guard"}
+	s := &Store{conn: conn, prefix: "redlatch"}
 	reply, err := s.Call(t.Context(), "ping")
 	require.NoError(t, err)
 	assert.Equal(t, "PONG", reply)
-	assert.Equal(t, "of guard:{k}", s.Server(t.Context(), "k"))
+	assert.Equal(t, "of redlatch:{k}", s.Server(t.Context(), "k"))
 	conn.refusal = errors.New("failed")
 	assert.Equal(t, conn.refusal, s.Close())
 }

@@ -19,7 +19,7 @@ func TestDo_WhatAServerRefuses(t *testing.T) {
 		"LOADING Redis is loading":            false,
 		"READONLY You can't write":            false,
 	} {
-		s := &Store{conn: &fixedConn{refusal: text}, prefix: "guard"}
+		s := &Store{conn: &fixedConn{refusal: text}, prefix: "redlatch"}
 		_, did := s.Do(t.Context(), forgetScript.With([]string{"k"}))
 		_, called := s.Call(t.Context(), "info", "server")
 		for name, err := range map[string]error{"script": did, "call": called} {

@@ -3,13 +3,13 @@
 //
 // # In Redis
 //
-// For the key order:42 and the prefix guard, guard:{order:42} is a hash with a field for each
+// For the key order:42 and the prefix redlatch, redlatch:{order:42} is a hash with a field for each
 // owner: its counter, fence and metadata. From the second holder on, @fence is the last fence, and :holders
 // has the expiry of each. The hash has a ttl, and no hash means that the key is free. Next to it
-// guard:{order:42}:last remembers the last fence for at least a minute, :queue the claims that wait
+// redlatch:{order:42}:last remembers the last fence for at least a minute, :queue the claims that wait
 // and the tombstones, and :seen when each asked last. A lock's keys share one slot of a
 // cluster: package rediskey escapes a key for that. Messages go to the channel
-// guard:grant:<instance>.
+// redlatch:grant:<instance>.
 //
 // Each step is one script in lua/, on the keys of one lock, and has a variable in scripts.go. It
 // names the owner that it is for, a token made for one claim and never used again: a command that

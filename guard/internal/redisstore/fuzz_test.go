@@ -39,7 +39,7 @@ func FuzzScriptReplies(f *testing.F) {
 		f.Add(reply)
 	}
 	conn := &fixedConn{} // no command reaches the network
-	s := &Store{conn: conn, prefix: "guard"}
+	s := &Store{conn: conn, prefix: "redlatch"}
 
 	f.Fuzz(func(t *testing.T, text string) {
 		reply, ok, refusal := parseReplyText(text)

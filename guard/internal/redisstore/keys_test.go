@@ -54,7 +54,7 @@ func clusterSlot(key string) int64 {
 func TestKeys_HashTagRuleOfTheseTestsIsThatOfRedis(t *testing.T) {
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	rdb := server.Client(t, func(o *redis.Options) { o.DB = 0 })
-	s := &Store{prefix: "guard"}
+	s := &Store{prefix: "redlatch"}
 	for _, key := range nastyKeys {
 		keys := s.keys(key)
 		for _, k := range append(keys[:], key) {
@@ -70,7 +70,7 @@ func TestKeys_HashTagRuleOfTheseTestsIsThatOfRedis(t *testing.T) {
 // bytes here; that they are UTF-8 and not empty is checked elsewhere.
 func FuzzRedisKeys(f *testing.F) {
 	for i, key := range nastyKeys {
-		f.Add("guard", key, nastyKeys[(i+1)%len(nastyKeys)])
+		f.Add("redlatch", key, nastyKeys[(i+1)%len(nastyKeys)])
 	}
 	f.Add("a:b", `\}`, `}`)
 	f.Add(`a\`, `\)`, `}`)
@@ -106,7 +106,7 @@ func FuzzRedisKeys(f *testing.F) {
 // Every pair of nasty keys is two locks, also across prefixes.
 func TestKeys_NastyKeysNeverShareARedisKey(t *testing.T) {
 	owner := make(map[string]string)
-	for _, prefix := range []string{"guard", "guard:", "guard:x", `\`, "订单"} {
+	for _, prefix := range []string{"redlatch", "redlatch:", "redlatch:x", `\`, "订单"} {
 		s := &Store{prefix: prefix}
 		for _, key := range nastyKeys {
 			for _, k := range s.keys(key) {

@@ -94,7 +94,7 @@ func onSubscriptions(t *testing.T, prepare, test func(s *subscriptions)) {
 		prepare(s)
 		ctx, cancel := context.WithCancel(t.Context())
 		var listens sync.WaitGroup
-		listens.Go(func() { (&Store{conn: s, prefix: "guard"}).Listen(ctx, "instance", s) })
+		listens.Go(func() { (&Store{conn: s, prefix: "redlatch"}).Listen(ctx, "instance", s) })
 		test(s)
 		s.after(0)
 		cancel()
@@ -143,7 +143,7 @@ func (s *subscriptions) send(message string) {
 	p := s.peers[len(s.peers)-1]
 	s.mu.Unlock()
 	p.Block(func(w *resp.Writer) {
-		w.WriteStrings([]string{"message", "guard:grant:instance", message})
+		w.WriteStrings([]string{"message", "redlatch:grant:instance", message})
 		w.Flush()
 	})
 }

@@ -25,7 +25,7 @@ func TestReplicas_KnowOfAHold(t *testing.T) {
 	for range 3 {
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
 			lease, _ := guard.FromContext(ctx)
-			assert.Regexp(t, "^1 ", other.HGet(ctx, "guard:{order:42}", testenv.Owner(lease)).Val(), "before the work began")
+			assert.Regexp(t, "^1 ", other.HGet(ctx, "redlatch:{order:42}", testenv.Owner(lease)).Val(), "before the work began")
 			return nil
 		}))
 	}
@@ -47,7 +47,7 @@ func TestReplicas_TooFewReplicasIsNotAcquired(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrStore)
 		return strings.Contains(err.Error(), "0 of 1 replicas")
 	}, "the error does not say why")
-	assert.Eventually(t, func() bool { return rdb.Exists(t.Context(), "guard:{order:42}").Val() == 0 },
+	assert.Eventually(t, func() bool { return rdb.Exists(t.Context(), "redlatch:{order:42}").Val() == 0 },
 		testenv.Patience, 5*time.Millisecond, "given back")
 	require.NoError(t, replica.Resume())
 	require.Eventually(t, func() bool {
@@ -68,7 +68,7 @@ func TestReplicas_WithoutTheRightToWaitALockIsGivenBack(t *testing.T) {
 	})
 	require.ErrorIs(t, err, guard.ErrStore)
 	require.ErrorContains(t, err, "waiting for replicas: NOPERM")
-	assert.Eventually(t, func() bool { return limited.Exists(t.Context(), "guard:{order:42}").Val() == 0 },
+	assert.Eventually(t, func() bool { return limited.Exists(t.Context(), "redlatch:{order:42}").Val() == 0 },
 		testenv.Patience, 5*time.Millisecond, "held by no caller")
 }
 
@@ -83,7 +83,7 @@ func TestReplicas_AnAttemptLastsAsLongAsTheWaitForReplicas(t *testing.T) {
 	require.NoError(t, replica.Pause())
 	begun := time.Now()
 	acquired := testenv.InBackground(func() error { return g.WithLock(t.Context(), guard.Key("order:42"), testenv.Nothing) })
-	testenv.Eventually(t, func() bool { return rdb.Exists(t.Context(), "guard:{order:42}").Val() == 1 }, "nothing was asked for")
+	testenv.Eventually(t, func() bool { return rdb.Exists(t.Context(), "redlatch:{order:42}").Val() == 1 }, "nothing was asked for")
 	time.Sleep(time.Until(begun.Add(1500 * time.Millisecond))) // the replica is slow
 	require.NoError(t, replica.Resume())
 	require.NoError(t, acquired(t))

@@ -206,7 +206,7 @@ func TestScript_AnOwnerThatReleasedIsOver(t *testing.T) {
 			before, lives := b.last(), b.lives(lastKey)
 			require.Equal(t, []any{int64(-1)}, b.take(late, 1000, "0", "", "0"), late)
 			require.Equal(t, []any{int64(-1)}, b.take(late, 1000, "", "", "0"), late)
-			keys := []string{lockKey, queueKey, lastKey, "guard:{o}", "guard:{o}:queue", "guard:{o}:last"}
+			keys := []string{lockKey, queueKey, lastKey, "redlatch:{o}", "redlatch:{o}:queue", "redlatch:{o}:last"}
 			reply := b.run("acquire_batch", keys, late, 60000, "", "o-1", 60000, "")
 			require.Equal(t, int64(-1), reply[0], "acquire is to see to it")
 			require.Greater(t, reply[1], int64(1))
@@ -365,27 +365,27 @@ func TestScript_ABatchOfSeveralTTLs(t *testing.T) {
 	var keys []string
 	var args, releases []any
 	for i, lock := range []string{"a", "b", "c"} {
-		key, ttl := "guard:{"+lock+"}", []string{"60000", "600000", "60000"}[i]
+		key, ttl := "redlatch:{"+lock+"}", []string{"60000", "600000", "60000"}[i]
 		keys = append(keys, key, key+":queue", key+":last")
 		args, releases = append(args, "x-"+lock, ttl, ""), append(releases, "x-"+lock, ttl, "1")
 	}
 	live := func() {
-		assert.Less(t, b.lives("guard:{a}:last"), 3*time.Minute)
-		assert.Greater(t, b.lives("guard:{b}:last"), 19*time.Minute)
+		assert.Less(t, b.lives("redlatch:{a}:last"), 3*time.Minute)
+		assert.Greater(t, b.lives("redlatch:{b}:last"), 19*time.Minute)
 	}
-	require.NoError(t, b.Set(t.Context(), "guard:{c}:last", b.in(time.Hour)+" y-1", 0).Err())
+	require.NoError(t, b.Set(t.Context(), "redlatch:{c}:last", b.in(time.Hour)+" y-1", 0).Err())
 	replies := b.run("acquire_batch", keys, args...)
 	require.Len(t, replies, 3)
 	assert.Positive(t, replies[0])
 	assert.Positive(t, replies[1])
 	assert.EqualValues(t, -1, replies[2], "ahead of the clock: acquire is to see to it")
 	live()
-	require.NoError(t, b.HSet(t.Context(), "guard:{c}", "x-c", "1").Err()) // not of our making
+	require.NoError(t, b.HSet(t.Context(), "redlatch:{c}", "x-c", "1").Err()) // not of our making
 	assert.Equal(t, []any{int64(1), int64(1), int64(-1)}, b.run("release_batch", keys, releases...))
 	live()
-	assert.False(t, b.gone("guard:{c}"), "that is for release")
+	assert.False(t, b.gone("redlatch:{c}"), "that is for release")
 	for _, lock := range []string{"a", "b"} {
-		assert.Contains(t, b.Get(t.Context(), "guard:{"+lock+"}:last").Val(), " x-"+lock+" ")
+		assert.Contains(t, b.Get(t.Context(), "redlatch:{"+lock+"}:last").Val(), " x-"+lock+" ")
 	}
 }
 

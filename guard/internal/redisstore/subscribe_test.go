@@ -69,7 +69,7 @@ func TestSubscribe_ARefusedSubscriptionIsReported(t *testing.T) {
 			}
 			allow(rights.without...)
 			login := func(o *redis.Options) { o.Username, o.Password = "limited", "pw" }
-			e := listening(t, testenv.RedisStore(t, s.Client(t, login), "guard"))
+			e := listening(t, testenv.RedisStore(t, s.Client(t, login), "redlatch"))
 			assert.ErrorContains(t, e.next(t).Err, "NOPERM")
 
 			// Callers get their locks all the same.
@@ -96,11 +96,11 @@ func TestSubscribe_ASilentSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy, direct := redistest.NewProxy(t, s.Addr()), s.Client(t)
-	e := listening(t, testenv.RedisStore(t, proxy.Client(t), "guard"))
+	e := listening(t, testenv.RedisStore(t, proxy.Client(t), "redlatch"))
 	require.Equal(t, guardstore.Notification{}, e.next(t))
 	proxy.HalfOpen() // Redis goes on to believe in the old subscription
 	require.Error(t, e.next(t).Err)
 	assert.Equal(t, guardstore.Notification{}, e.next(t))
-	const channel = "guard:grant:instance"
+	const channel = "redlatch:grant:instance"
 	assert.Equal(t, int64(2), direct.PubSubNumSub(t.Context(), channel).Val()[channel])
 }

@@ -103,7 +103,7 @@ func Replicated(t *testing.T) (primary, replica *redistest.Server) {
 func ClusterIsClean(t *testing.T, c *redistest.Cluster) {
 	t.Helper()
 	for _, s := range c.Nodes() {
-		it := s.Client(t).Scan(t.Context(), 0, "guard:*}", 1000).Iterator()
+		it := s.Client(t).Scan(t.Context(), 0, "redlatch:*}", 1000).Iterator()
 		for it.Next(t.Context()) {
 			t.Errorf("left: %q", it.Val())
 		}

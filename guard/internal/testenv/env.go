@@ -129,10 +129,10 @@ func (r *Env) LeavesNothing(t *testing.T) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	left := func() (left []string) {
-		keys, err := r.Direct.Keys(ctx, "guard:*").Result()
+		keys, err := r.Direct.Keys(ctx, "redlatch:*").Result()
 		require.NoError(t, err)
 		for _, key := range keys {
-			remembers := strings.HasSuffix(key, ":last") || strings.HasPrefix(key, "guard:instance:") || strings.HasSuffix(key, ":queue") &&
+			remembers := strings.HasSuffix(key, ":last") || strings.HasPrefix(key, "redlatch:instance:") || strings.HasSuffix(key, ":queue") &&
 				r.Direct.ZCount(ctx, key, "0", "+inf").Val() == 0
 			if !remembers || r.Direct.PTTL(ctx, key).Val() == -1 {
 				left = append(left, key)
@@ -166,7 +166,7 @@ func (r *Env) HoldBack(match func([]byte) bool) (held <-chan struct{}, land func
 }
 
 // LockOf is the key of a lock in Redis.
-func LockOf(key string) string { return "guard:{" + key + "}" }
+func LockOf(key string) string { return "redlatch:{" + key + "}" }
 
 // ScriptSource gives a script as it is sent: with what it includes.
 func ScriptSource(t *testing.T, script string) string {
@@ -369,7 +369,7 @@ func (r *Env) Stat(t *testing.T, name string) int {
 func (r *Env) Locks(t *testing.T) int {
 	t.Helper()
 	n := 0
-	it := r.Direct.ScanType(context.WithoutCancel(t.Context()), 0, "guard:{*}", 1000, "hash").Iterator()
+	it := r.Direct.ScanType(context.WithoutCancel(t.Context()), 0, "redlatch:{*}", 1000, "hash").Iterator()
 	for it.Next(t.Context()) {
 		n++
 	}

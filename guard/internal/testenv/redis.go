@@ -145,7 +145,7 @@ func InstanceOf(owner string) string {
 // as Redis knows.
 func (s *Redis) AwaitSubscribers(owner string, n int64) {
 	s.Helper()
-	channel := "guard:grant:" + InstanceOf(owner)
+	channel := "redlatch:grant:" + InstanceOf(owner)
 	s.Eventually(func() bool {
 		subscribers, err := s.Admin.PubSubNumSub(s.Context(), channel).Result()
 		require.NoError(s, err)

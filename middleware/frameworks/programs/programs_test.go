@@ -73,7 +73,7 @@ func TestPrograms_AProgramWhoseKeyIsDeletedAnswersNoSuccess(t *testing.T) {
 				key := p.line(t)
 				assert.Equal(t, "order:"+order, key)
 				if want == row.lost {
-					assert.EqualValues(t, 1, rdb.Del(t.Context(), "guard:{"+key+"}").Val())
+					assert.EqualValues(t, 1, rdb.Del(t.Context(), "redlatch:{"+key+"}").Val())
 					assert.Equal(t, "lost", p.line(t))
 				}
 				_, err := io.WriteString(p.in, "\n")

@@ -73,7 +73,7 @@ func assertProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, cod
 	assert.Equal(t, "application/problem+json", rec.Header().Get("Content-Type"))
 	assert.Equal(t, "no-store", rec.Header().Get("Cache-Control"))
 	assert.Empty(t, rec.Header().Get("Idempotent-Replayed"))
-	for _, private := range []string{onceKey, "guard:"} {
+	for _, private := range []string{onceKey, "guard:", "redlatch:"} {
 		assert.NotContains(t, rec.Body.String(), private)
 	}
 }

@@ -22,7 +22,7 @@ func examine(t *testing.T, client redis.UniversalClient) map[string]doctor.Findi
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	found, err := doctor.Examine(ctx, client, "guard")
+	found, err := doctor.Examine(ctx, client, "redlatch")
 	require.NoError(t, err)
 	by := map[string]doctor.Finding{}
 	for _, f := range found {
@@ -230,17 +230,17 @@ func TestDoctor_MissingRightsAreFindings(t *testing.T) {
 		require.NoError(t, admin.Do(t.Context(), append([]any{"acl", "setuser", "u", "reset", "on", ">secret"}, rights...)...).Err())
 		return s.Client(t, func(o *redis.Options) { o.Username, o.Password, o.DisableIdentity = "u", "secret", true })
 	}
-	by := examine(t, as("~guard:*", "&guard:grant:*", "+eval", "+time", "+hget", "+exists", "+publish", "+subscribe", "+unsubscribe"))
+	by := examine(t, as("~redlatch:*", "&redlatch:grant:*", "+eval", "+time", "+hget", "+exists", "+publish", "+subscribe", "+unsubscribe"))
 	assert.Equal(t, doctor.OK, by["scripts"].Level, "%+v", by["scripts"])
 	assert.Equal(t, doctor.OK, by["messages"].Level, "%+v", by["messages"])
 	assert.Equal(t, doctor.Note, by["info"].Level)
 
-	by = examine(t, as("~guard:*", "&guard:grant:*", "+@all", "-publish"))
+	by = examine(t, as("~redlatch:*", "&redlatch:grant:*", "+@all", "-publish"))
 	assert.Equal(t, doctor.OK, by["scripts"].Level)
 	assert.Equal(t, doctor.Warn, by["messages"].Level)
 	assert.Contains(t, by["messages"].Says, "PUBLISH within a script is refused")
 
-	by = examine(t, as("~guard:*", "resetchannels", "+@all"))
+	by = examine(t, as("~redlatch:*", "resetchannels", "+@all"))
 	assert.Contains(t, by["messages"].Says, "SUBSCRIBE is refused")
 
 	by = examine(t, as("~other:*", "&*", "+@all"))
@@ -254,7 +254,7 @@ func TestDoctor_ACluster(t *testing.T) {
 	c := redistest.StartCluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	found, err := doctor.Examine(ctx, c.Client(t), "guard")
+	found, err := doctor.Examine(ctx, c.Client(t), "redlatch")
 	require.NoError(t, err)
 	servers := map[string]bool{}
 	for _, f := range found {
@@ -272,7 +272,7 @@ func TestDoctor_UnreachableServerIsAnError(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	_, err := doctor.Examine(t.Context(), client, "guard")
+	_, err := doctor.Examine(t.Context(), client, "redlatch")
 	require.ErrorContains(t, err, "refused")
 }
 

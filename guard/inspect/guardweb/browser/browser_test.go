@@ -212,7 +212,7 @@ func newShop(t *testing.T) *shop {
 	for i := range 3 {
 		wait(open("worker-"+strconv.Itoa(i+1)+":9"), "order:1042")
 		require.Eventually(t, func() bool {
-			return server.Client(t).ZCard(t.Context(), "guard:{order:1042}:queue").Val() == int64(i+1)
+			return server.Client(t).ZCard(t.Context(), "redlatch:{order:1042}:queue").Val() == int64(i+1)
 		}, patience, 5*time.Millisecond)
 	}
 	wait(s.g, "stock:7")

@@ -92,16 +92,16 @@ func TestMatches_Characters(t *testing.T) {
 func TestScan_AsksForWhatRedisCanCompare(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[string]string{
-		"":         "guard:{*}",
-		"order:*":  "guard:{order:*}",
-		"a?":       "guard:{*}",
-		"[ab]":     "guard:{*}",
-		"a]":       "guard:{*}",
-		`a\b`:      "guard:{*}",
-		"a}":       "guard:{*}",
-		"order:42": "guard:{order:42}",
+		"":         "redlatch:{*}",
+		"order:*":  "redlatch:{order:*}",
+		"a?":       "redlatch:{*}",
+		"[ab]":     "redlatch:{*}",
+		"a]":       "redlatch:{*}",
+		`a\b`:      "redlatch:{*}",
+		"a}":       "redlatch:{*}",
+		"order:42": "redlatch:{order:42}",
 	} {
-		assert.Equal(t, want, newGlob(t, pattern).Scan("guard"), pattern)
+		assert.Equal(t, want, newGlob(t, pattern).Scan("redlatch"), pattern)
 	}
 	assert.Equal(t, `\[a\]\*\?\\:{*}`, newGlob(t, "").Scan(`[a]*?\`))
 }

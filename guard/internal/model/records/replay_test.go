@@ -198,7 +198,7 @@ type server struct {
 	at time.Time
 }
 
-const once = "guard:{k}:once"
+const once = "redlatch:{k}:once"
 
 func keys() []string { return append(slices.Clone(modeltest.Keys), once) }
 
