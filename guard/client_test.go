@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -106,7 +107,7 @@ func TestNew_TLSAtAPlainPort(t *testing.T) {
 
 // ExampleOnClient has a hook of the caller's see the commands that a Guard sends.
 func ExampleOnClient() {
-	server, _ := guardtest.Start()
+	server, _ := embedded.Start()
 	defer server.Close()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()

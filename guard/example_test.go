@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
@@ -44,7 +45,7 @@ func doesNotRun(context.Context) error { panic("it runs") }
 // one stands for it here: rdb is any go-redis client.
 func Example() {
 	ctx, order := context.Background(), "42"
-	server, err := guardtest.Start()
+	server, err := embedded.Start()
 	if err != nil {
 		panic(err)
 	}

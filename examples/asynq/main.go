@@ -17,12 +17,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
 
 func main() {
-	embedded, err := guardtest.Start()
+	embedded, err := embedded.Start()
 	if err == nil {
 		err = run(cmp.Or(os.Getenv("REDIS_URL"), "redis://"+embedded.Addr()), os.Stdout)
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/labstack/echo/v5"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 )
 
 const addr = "localhost:8080"
 
 func main() {
-	server, err := guardtest.Start() // yours is redis.NewClient(...)
+	server, err := embedded.Start() // yours is redis.NewClient(...)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 )
 
 const pieces = 10
@@ -40,7 +40,7 @@ func main() {
 
 func run(ctx context.Context, redisURL, databaseURL string, naive bool) error {
 	if redisURL == "" {
-		server, err := guardtest.Start()
+		server, err := embedded.Start()
 		if err != nil {
 			return err
 		}

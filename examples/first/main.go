@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 )
 
 func main() {
-	server, err := guardtest.Start() // an embedded Redis
+	server, err := embedded.Start() // an embedded Redis
 	if err != nil {
 		log.Fatal(err)
 	}

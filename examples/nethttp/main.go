@@ -16,14 +16,14 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
 const addr = "localhost:8080"
 
 func main() {
-	server, err := guardtest.Start() // yours is redis.NewClient(...)
+	server, err := embedded.Start() // yours is redis.NewClient(...)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guard/inspect"
 	"github.com/redlatch/redlatch/guard/inspect/guardweb"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
@@ -57,7 +57,7 @@ func run(ctx context.Context, addr, otlp, redisURL string, stdout io.Writer) (er
 	}
 	defer func() { err = errors.Join(err, t.shutdown(context.WithoutCancel(ctx))) }()
 	if redisURL == "" {
-		embedded, err := guardtest.Start()
+		embedded, err := embedded.Start()
 		if err != nil {
 			return err
 		}

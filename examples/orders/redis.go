@@ -11,7 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 )
 
 const redisTimeout = 5 * time.Second
@@ -19,14 +19,14 @@ const redisTimeout = 5 * time.Second
 // backend is the Redis of a run: one in this process, or the one of REDIS_URL.
 type backend struct {
 	client   *redis.Client
-	embedded *guardtest.Server // nil if the Redis is somebody else's
-	run      string            // the prefix of the locks, and the name of the tasks' queue
+	embedded *embedded.Server // nil if the Redis is somebody else's
+	run      string           // the prefix of the locks, and the name of the tasks' queue
 }
 
 func openRedis(ctx context.Context, redisURL string) (*backend, error) {
 	b := &backend{run: "orders-" + strings.ToLower(rand.Text()[:8])}
 	if redisURL == "" {
-		server, err := guardtest.Start()
+		server, err := embedded.Start()
 		if err != nil {
 			return nil, err
 		}

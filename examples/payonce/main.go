@@ -22,7 +22,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guardsql"
 )
 
@@ -73,7 +73,7 @@ func main() {
 
 func run(ctx context.Context, redisURL, databaseURL string) error {
 	if redisURL == "" {
-		server, err := guardtest.Start()
+		server, err := embedded.Start()
 		if err != nil {
 			return err
 		}

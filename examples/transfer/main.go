@@ -20,7 +20,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 )
 
 const processes = 3
@@ -50,7 +50,7 @@ func main() {
 
 func run(ctx context.Context, redisURL string, p plan) error {
 	if redisURL == "" {
-		server, err := guardtest.Start()
+		server, err := embedded.Start()
 		if err != nil {
 			return err
 		}

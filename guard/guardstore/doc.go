@@ -4,7 +4,7 @@
 // [github.com/redlatch/redlatch/guard.New] brings a Store on Redis. Package quorum has one on
 // several servers, and package guardtest one in memory: these, and any other, go to
 // guard.NewWithStore.
-// guardtest.TestStore is this contract as a test suite: run it on yours.
+// Package storetest has this contract as a test suite: run it on yours.
 //
 // The contract: a store decides which owner holds a key, under which owner and fence, and for how
 // long. Every method is one atomic step. Every method may be executed twice, with the

@@ -1,13 +1,12 @@
-// Package guardtest helps test code that uses package guard, without a Redis server.
+// Package guardtest helps to test code that uses package guard, without a Redis server.
 //
-// NewMemoryGuard gives a Guard on a Store in memory, whose time is that of package time: in a
-// testing/synctest bubble ttls and waits pass exactly, and at once. StoreOf gives its Store:
-// Drop takes a lock away and Fail makes an outage. NewRedisGuard and NewRedis give an embedded Redis,
-// Start serves one to programs. Recorder is an Observer that remembers. TestStore is the
-// contract of guardstore.Store as a test suite.
+// NewMemoryGuard returns a Guard on a Store in memory. The Store's time is that of package time: in
+// a testing/synctest bubble, ttls and waits pass exactly and at once. Lose takes a lock away, Outage
+// makes commands fail. NewRedisGuard and NewRedis run a Redis in the process of the test. Recorder
+// is an Observer that remembers, and Order one that fails when locks are nested in two orders.
+// Idempotent tests a route with Once.
 //
-// Two rules for bubbles. Use and close a Guard in the bubble in which it was made, or outside
-// of bubbles if it was made outside: elsewhere, its methods return an OptionError. And inside
-// of a bubble use NewMemoryGuard: a real client and the embedded Redis do not work there, so
-// guard.New and Start refuse.
+// Use and close a Guard in the bubble in which it was made, or outside of bubbles if it was made
+// outside: its methods return an OptionError elsewhere. In a bubble, use NewMemoryGuard: a client and
+// a Redis in the process do not work there, and guard.New returns an error.
 package guardtest

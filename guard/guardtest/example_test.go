@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
@@ -30,29 +29,13 @@ func ExampleNewMemoryGuard() {
 	// Output:
 }
 
-// A program that runs where there is no Redis, such as a demonstration.
-func ExampleStart() {
-	server, err := guardtest.Start()
-	if err != nil {
-		panic(err)
-	}
-	defer server.Close()
-	g, err := guard.New(server.Client())
-	if err != nil {
-		panic(err)
-	}
-	defer g.Close()
-	fmt.Println(g.Ping(context.Background()))
-	// Output: <nil>
-}
-
-// Drop takes the lock away, as a DEL by hand does. Your work has to stop then. In a bubble, the test takes no time.
-func ExampleStoreOf() {
+// Lose takes the lock away, as a DEL by hand does. Your work has to stop then. In a bubble, the test takes no time.
+func ExampleLose() {
 	_ = func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := guardtest.NewMemoryGuard(t) // with the t of the bubble
 			err := g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
-				guardtest.StoreOf(g).Drop("order:42")
+				guardtest.Lose(t, g, guard.Key("order:42"))
 				<-ctx.Done() // the next renewal finds it out
 				return nil
 			})
@@ -81,26 +64,20 @@ func ExampleOrder() {
 	// Output:
 }
 
-// Fail makes an outage: your code sees a StoreError, and the work does not run.
-func ExampleStore_Fail() {
-	ctx := context.Background()
-	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, guard.StoreTimeout(20*time.Millisecond))
-	if err != nil {
-		panic(err)
+// In an outage your code gets a StoreError, and the work does not run.
+func ExampleOutage() {
+	_ = func(t *testing.T) {
+		g := guardtest.NewMemoryGuard(t, guard.StoreTimeout(20*time.Millisecond))
+		guardtest.Outage(t, g, errors.New("connection refused"))
+		err := g.WithLock(t.Context(), guard.Key("order:42"), func(context.Context) error {
+			t.Error("the work ran")
+			return nil
+		})
+		if !errors.Is(err, guard.ErrStore) {
+			t.Errorf("got %v, want a StoreError", err)
+		}
 	}
-	defer g.Close()
-
-	work := func(context.Context) error { fmt.Println("runs"); return nil }
-	store.Fail(errors.New("connection refused"))
-	err = g.WithLock(ctx, guard.Key("order:42"), work)
-	fmt.Println(errors.Is(err, guard.ErrStore))
-	store.Fail(nil)
-	fmt.Println(g.WithLock(ctx, guard.Key("order:42"), work))
 	// Output:
-	// true
-	// runs
-	// <nil>
 }
 
 // A Recorder shows what happened to locks, in order.
@@ -119,15 +96,4 @@ func ExampleRecorder() {
 	// Output:
 	// WaitEnd order:* order:42 acquired
 	// HoldEnd order:* order:42 released
-}
-
-// The contract of a store of your own, as subtests.
-func ExampleTestStore() {
-	_ = func(t *testing.T) {
-		newStore := func(testing.TB) guardstore.Store { return guardtest.NewStore() } // yours
-		guardtest.TestStore(t, newStore)
-		guardtest.TestQueue(t, newStore)
-		guardtest.TestLimits(t, newStore)
-	}
-	// Output:
 }

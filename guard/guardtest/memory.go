@@ -57,8 +57,8 @@ type waiting struct {
 // NewStore returns an empty Store.
 func NewStore() *Store { return &Store{} }
 
-// NewMemoryGuard returns a Guard on a Store of its own, closed when tb ends. StoreOf gives that
-// Store, to make an outage or to take a lock away.
+// NewMemoryGuard returns a Guard on a Store of its own and closes the Guard when tb ends. Lose takes
+// a lock away from it, Outage makes its commands fail.
 //
 // In a testing/synctest bubble, call NewMemoryGuard with the tb of the bubble's function, and use
 // the Guard in that bubble only. Outside of it, its methods return an OptionError.
@@ -81,14 +81,32 @@ func NewMemoryGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 
 var stores sync.Map // of *Store by *guard.Guard, as NewMemoryGuard made them
 
-// StoreOf returns the Store under a Guard that NewMemoryGuard made, until its test ends. It panics
-// if g is another Guard. To make a Store and its Guards apart, use NewStore and guard.NewWithStore.
-func StoreOf(g *guard.Guard) *Store {
-	s, known := stores.Load(g)
-	if !known {
-		panic("guardtest: StoreOf was given a Guard that NewMemoryGuard did not make, or whose test has ended")
+func storeOf(tb testing.TB, g *guard.Guard) *Store {
+	tb.Helper()
+	s, found := stores.Load(g)
+	if !found {
+		tb.Fatal("guardtest: the Guard is not from NewMemoryGuard, or its test has ended")
 	}
 	return s.(*Store)
+}
+
+// Lose takes the lock of key away from its holders, as an operator's DEL would. A holder learns of
+// it at its next command: a renewal comes at a third of the ttl. g must be from NewMemoryGuard.
+func Lose(tb testing.TB, g *guard.Guard, key guard.KeyFunc) {
+	tb.Helper()
+	s := storeOf(tb, g)
+	k, err := key(tb.Context())
+	if err != nil {
+		tb.Fatalf("guardtest: %v", err)
+	}
+	s.Drop(k)
+}
+
+// Outage makes each command of g's store fail with err, without effect, until Outage is called
+// with nil. g must be from NewMemoryGuard.
+func Outage(tb testing.TB, g *guard.Guard, err error) {
+	tb.Helper()
+	storeOf(tb, g).Fail(err)
 }
 
 // Drop takes the lock of key away from its holder, as an operator's DEL would. The

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
 // Order 42 hangs. Its hold is ended, and nobody gets in before its work returned.
 func ExampleInspector_Revoke() {
-	server, err := guardtest.Start()
+	server, err := embedded.Start()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -47,8 +47,8 @@ func ExampleInspector_Revoke() {
 }
 
 // newServerAndGuard makes a Redis and a Guard on it.
-func newServerAndGuard() (*guardtest.Server, *guard.Guard) {
-	server, err := guardtest.Start()
+func newServerAndGuard() (*embedded.Server, *guard.Guard) {
+	server, err := embedded.Start()
 	if err != nil {
 		panic(err)
 	}

@@ -7,16 +7,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guard/quorum"
 )
 
 // A lock on three servers is held while two of them say so. One may be lost.
 func Example() {
 	var clients []redis.UniversalClient
-	var servers []*guardtest.Server
+	var servers []*embedded.Server
 	for range 3 {
-		server, err := guardtest.Start() // stands for a Redis of yours
+		server, err := embedded.Start() // stands for a Redis of yours
 		if err != nil {
 			panic(err)
 		}
@@ -50,7 +50,7 @@ func Example() {
 func ExampleNew() {
 	var clients []redis.UniversalClient
 	for range 3 {
-		server, err := guardtest.Start()
+		server, err := embedded.Start()
 		if err != nil {
 			panic(err)
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/guardstore/storetest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/guard/quorum"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -39,7 +39,7 @@ func holdersBecome(t *testing.T, q *testenv.QuorumEnv, n int) {
 func TestQuorum_StoreKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	q := testenv.NewQuorumEnv(t, 3)
-	guardtest.TestStore(t, func(tb testing.TB) guardstore.Store {
+	storetest.TestStore(t, func(tb testing.TB) guardstore.Store {
 		return q.Store(tb, quorum.Prefix("contract-"+tb.Name()))
 	})
 }

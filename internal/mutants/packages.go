@@ -28,7 +28,7 @@ const module = "github.com/redlatch/redlatch"
 
 var (
 	product = regexp.MustCompile(`^\./(guard|middleware|tracing|cmd)(/|$)`)
-	kits    = regexp.MustCompile(`/(browser|chaos|model|testenv|adaptertest|tasktest|frameworks)(/|$)`)
+	kits    = regexp.MustCompile(`/(browser|chaos|embedded|model|testenv|storetest|adaptertest|tasktest|frameworks)(/|$)`)
 )
 
 // near has the tests that know the rules of a folder of scripts before the tests of its package do.

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/quorum"
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
@@ -161,8 +162,8 @@ func Example_several() {
 	// <nil>
 }
 
-func newServer() *guardtest.Server {
-	s, err := guardtest.Start()
+func newServer() *embedded.Server {
+	s, err := embedded.Start()
 	if err != nil {
 		panic(err)
 	}

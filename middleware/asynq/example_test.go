@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
@@ -200,7 +201,7 @@ func ExampleRule_Once() {
 
 // All servers call this; one of them enqueues.
 func ExampleSchedule() {
-	server, err := guardtest.Start()
+	server, err := embedded.Start()
 	if err != nil {
 		panic(err)
 	}
@@ -237,7 +238,7 @@ func (daily) GetConfigs() ([]*asynq.PeriodicTaskConfig, error) {
 
 // The same for entries that change while the program runs.
 func ExampleSchedulePeriodic() {
-	server, err := guardtest.Start()
+	server, err := embedded.Start()
 	if err != nil {
 		panic(err)
 	}

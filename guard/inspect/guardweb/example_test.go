@@ -6,14 +6,14 @@ import (
 	"net/http/httptest"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guard/inspect"
 	"github.com/redlatch/redlatch/guard/inspect/guardweb"
 )
 
 // Operators may end holds, others see nothing.
 func Example() {
-	server, err := guardtest.Start()
+	server, err := embedded.Start()
 	if err != nil {
 		panic(err)
 	}
@@ -53,7 +53,7 @@ func Example() {
 
 // Everybody who reaches this page may look, and no request may act.
 func ExampleReadOnly() {
-	server, err := guardtest.Start()
+	server, err := embedded.Start()
 	if err != nil {
 		panic(err)
 	}

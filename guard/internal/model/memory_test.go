@@ -30,7 +30,7 @@ func (v *variant) isOfMemory() bool {
 
 // isReachable says whether earlier calls lead there: nobody waits for a lock that was released
 // last, as a release grants it; and nobody holds it for longer than a claim may be silent.
-// guardtest.TestStore has rows for MinHold and revocation. After a holder that tolerates others, this store leaves a
+// storetest.TestStore has rows for MinHold and revocation. After a holder that tolerates others, this store leaves a
 // dead claim where it is until it is in front.
 func (p *play) isReachable() bool {
 	var released, holds, living, revoked, beside bool

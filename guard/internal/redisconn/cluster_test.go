@@ -16,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardstore/storetest"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -44,8 +45,8 @@ func clusterContract(t *testing.T, c *redistest.Cluster) {
 		n++
 		return testenv.RedisStore(tb, c.Client(tb), "contract"+strconv.Itoa(n))
 	}
-	guardtest.TestStore(t, store)
-	guardtest.TestQueue(t, store)
+	storetest.TestStore(t, store)
+	storetest.TestQueue(t, store)
 }
 
 // clusterStat adds up a number that the primaries count.

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardstore/storetest"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -27,11 +28,11 @@ func TestRedisStore_KeepsTheContract(t *testing.T) {
 			}
 			return s
 		}
-		guardtest.TestStore(t, store)
-		guardtest.TestQueue(t, store)
-		guardtest.TestLimits(t, store)
+		storetest.TestStore(t, store)
+		storetest.TestQueue(t, store)
+		storetest.TestLimits(t, store)
 		if !inCompany {
-			guardtest.TestRecords(t, store)
+			storetest.TestRecords(t, store)
 		}
 	}
 	t.Run("embedded", func(t *testing.T) { contract(t, guardtest.NewRedis(t), false) })

@@ -1,10 +1,9 @@
-package guardtest
+package embedded
 
 import (
 	"errors"
 	"fmt"
 	"sync"
-	"testing"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -12,9 +11,9 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
-// Server is a Redis inside this process, on a loopback port of its own. Its keys expire
-// as those of a real one do, in real time. It serves tests and demonstrations: it keeps
-// nothing on disk, and its speed falls with the number of keys.
+// Server is a Redis in this process, on a loopback port of its own. Keys expire in real time, as in
+// a Redis server. It writes nothing to disk, and its speed falls with the number of keys. All
+// methods may be called by several goroutines.
 type Server struct {
 	redis *miniredis.Miniredis
 	addr  string
@@ -24,22 +23,22 @@ type Server struct {
 	closed  bool
 }
 
-// Start starts a Server for a program. A test rather calls NewRedis or NewRedisGuard. It is an error
-// inside of a testing/synctest bubble, where no time passes while a connection is waited for.
+// Start starts a Server. In a test, use guardtest.NewRedis or guardtest.NewRedisGuard. Start returns
+// an error in a testing/synctest bubble, where no time passes while a goroutine waits for a connection.
 func Start() (*Server, error) {
 	if clock.Now().InBubble() {
-		return nil, errors.New("guardtest: an embedded Redis does not work inside of a testing/synctest bubble: " +
-			"use NewMemoryGuard, or start it outside and make the Guard there")
+		return nil, errors.New("embedded: Redis does not work in a testing/synctest bubble: " +
+			"use guardtest.NewMemoryGuard, or start it outside and make the Guard there")
 	}
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {
-		return nil, fmt.Errorf("guardtest: start embedded Redis: %w", err)
+		return nil, fmt.Errorf("embedded: start Redis: %w", err)
 	}
 	m.Server().SetPreHook(newClock(m).tick)
 	return &Server{redis: m, addr: m.Addr()}, nil
 }
 
-// Addr is the server's "host:port". It stays the same after Close.
+// Addr returns the server's "host:port". It stays the same after Close.
 func (s *Server) Addr() string { return s.addr }
 
 // Client returns a new client of the server, with go-redis's default options. Close
@@ -69,20 +68,4 @@ func (s *Server) Close() error {
 	}
 	s.redis.Close()
 	return errors.Join(errs...)
-}
-
-// NewRedis returns a client of an embedded Redis of tb's own. Both are closed when tb
-// ends.
-func NewRedis(tb testing.TB) *redis.Client {
-	tb.Helper()
-	s, err := Start()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Errorf("guardtest: close embedded Redis: %v", err)
-		}
-	})
-	return s.Client()
 }

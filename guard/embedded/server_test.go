@@ -1,10 +1,11 @@
-package guardtest_test
+package embedded_test
 
 import (
 	"context"
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
@@ -24,7 +26,7 @@ func gone(t *testing.T, rdb *redis.Client, key string) {
 
 // Connections come and go while others run scripts: each of them moves the clock. A key goes earlier than by its ttl
 // by the clock's resolution at most.
-func TestEmbedded_KeysAgeInRealTime(t *testing.T) {
+func TestServer_KeysAgeInRealTime(t *testing.T) {
 	t.Parallel()
 	rdb, ctx := guardtest.NewRedis(t), t.Context()
 	renew := redis.NewScript(`return redis.call("PEXPIRE", KEYS[1], ARGV[1])`)
@@ -55,7 +57,7 @@ func TestEmbedded_KeysAgeInRealTime(t *testing.T) {
 }
 
 // A key that is there at the start of a script is there until its end.
-func TestEmbedded_TimeStandsStillInAScript(t *testing.T) {
+func TestServer_TimeStandsStillInAScript(t *testing.T) {
 	t.Parallel()
 	rdb := guardtest.NewRedis(t)
 	n, err := redis.NewScript(`
@@ -75,7 +77,7 @@ func TestEmbedded_TimeStandsStillInAScript(t *testing.T) {
 }
 
 // The clock of the embedded Redis and the Guard's agree.
-func TestEmbedded_ALeaseOutlivesItsTTL(t *testing.T) {
+func TestServer_ALeaseOutlivesItsTTL(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewRedisGuard(t, guard.TTL(time.Second), guard.Name("test"))
 	require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
@@ -90,9 +92,9 @@ func TestEmbedded_ALeaseOutlivesItsTTL(t *testing.T) {
 	}))
 }
 
-func TestEmbedded_ServerCloses(t *testing.T) {
+func TestServer_Closes(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	s, err := guardtest.Start()
+	s, err := embedded.Start()
 	require.NoError(t, err)
 	addr, closedByUser, open := s.Addr(), s.Client(), s.Client()
 	require.NoError(t, open.Ping(t.Context()).Err())
@@ -102,4 +104,11 @@ func TestEmbedded_ServerCloses(t *testing.T) {
 	assert.ErrorIs(t, open.Ping(t.Context()).Err(), redis.ErrClosed)
 	assert.Equal(t, addr, s.Addr())
 	goleak.VerifyNone(t, before)
+}
+
+func TestServer_RefusesABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, err := embedded.Start()
+		assert.ErrorContains(t, err, "use guardtest.NewMemoryGuard")
+	})
 }

@@ -1,4 +1,4 @@
-package guardtest
+package storetest
 
 import (
 	"context"
