@@ -26,9 +26,11 @@ func waiting(ctx context.Context, j job, client *redis.Client, ready func()) (re
 		return report{}, err
 	}
 	defer closeAll(all)
-	// Redis is to know the scripts already, and the holder's instance not to wait itself.
-	if err := holder.Do(ctx, j.key(0), func() {}); err != nil {
-		return report{}, err
+	// Redis is to know the scripts already, and each instance to have locked once: it subscribes then.
+	for i, l := range append([]library{holder}, all...) {
+		if err := l.Do(ctx, fmt.Sprint("first:", i), func() {}); err != nil {
+			return report{}, err
+		}
 	}
 	ready()
 

@@ -31,7 +31,7 @@ func TestElector_NextTakesOver(t *testing.T) {
 		later, cancelLater := context.WithCancel(t.Context())
 		defer cancelLater()
 		b := guardgocron.Elector(later, newGuard(t, s), jobs)
-		time.Sleep(time.Second) // its first wait subscribes, and asks once more after that
+		synctest.Wait()
 		require.NoError(t, a.IsLeader(t.Context()))
 		require.ErrorIs(t, b.IsLeader(t.Context()), guardgocron.ErrNotLeader)
 

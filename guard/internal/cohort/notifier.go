@@ -105,18 +105,22 @@ func (n *notifier) Notify(m guardstore.Notification) {
 	}
 }
 
-// flow notes whether messages flow. An interruption may be that of the store: all holds are renewed at once,
-// and again when messages flow again.
+// flow notes whether messages flow. When they flow for the first time, claims ask at once. An interruption may be that
+// of the store: the claims of all processes ask within resubscribedWait, and all holds are renewed at once, and
+// again when messages flow again.
 func (n *notifier) flow(now bool) {
 	n.mu.Lock()
-	before := n.subscribed.Swap(now)
+	before, interrupted := n.subscribed.Swap(now), n.interrupted
 	if now || before {
 		n.missed.Add(1)
+		missed := acquireNow
+		if before || interrupted {
+			missed = mayHaveMissed
+		}
 		for _, cl := range n.claims {
-			cl.signals.put(mayHaveMissed)
+			cl.signals.put(missed)
 		}
 	}
-	interrupted := n.interrupted
 	n.interrupted = !now && (before || interrupted)
 	renew := interrupted != n.interrupted
 	n.mu.Unlock()

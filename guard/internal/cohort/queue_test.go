@@ -166,7 +166,7 @@ func TestQueue_AMessageThatOvertakesItsReply(t *testing.T) {
 }
 
 // The first call of a process gets a free key at once, where no messages flow, too. A claim that has to wait opens
-// the subscription, and asks again once messages flow.
+// the subscription, and asks again at once when messages flow.
 func TestQueue_AFreeKeyNeedsNoSubscription(t *testing.T) {
 	s := &store{mute: true, late: true, acquire: inTurn(mint, queued(9, time.Hour))}
 	inBubble(t, s, func(b *bench) {
@@ -176,9 +176,10 @@ func TestQueue_AFreeKeyNeedsNoSubscription(t *testing.T) {
 		assert.Nil(b, s.ear)
 		waits := b.comes(awhile, func(r *cohort.Request) { r.Label.Key = "other" })
 		require.NotNil(b, s.ear)
+		b.claimed(2)
 		s.notify(guardstore.Notification{})
-		time.Sleep(201 * time.Millisecond)
 		claims := b.claimed(3)
+		assert.Equal(b, begun, time.Now())
 		assert.True(b, claims[1].Unsubscribed)
 		assert.False(b, claims[2].Unsubscribed)
 		b.leaves(waits)
