@@ -182,11 +182,6 @@ look: LOCKS ?= 100000
 look: redis ## List LOCKS locks among ten times as many keys, and print what that costs Redis
 	REDLATCH_MANY_LOCKS='$(LOCKS)' $(GO) test -count=1 -timeout 10m -v -run '^TestManyLocks_' ./guard/inspect
 
-.PHONY: periodic
-periodic: TICKS ?= 60
-periodic: redis ## Run a job once per tick on one of three processes, for TICKS of 3 s
-	REDLATCH_PERIODIC_TICKS='$(TICKS)' $(GO) test -count=1 -timeout 60m -v -run '^TestPeriodic_EachTickRunsOnce$$' ./examples/periodic
-
 .PHONY: mutants
 mutants: redis postgres ## Change the code of the packages that match ARGS, and print what no test notices
 	$(GO) run ./internal/mutants $(ARGS)

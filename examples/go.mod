@@ -3,7 +3,6 @@ module github.com/redlatch/redlatch/examples
 go 1.26.0
 
 require (
-	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/hibiken/asynq v0.26.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/labstack/echo/v4 v4.16.0
@@ -15,7 +14,6 @@ require (
 	github.com/redlatch/redlatch/middleware/asynq v0.0.0
 	github.com/redlatch/redlatch/middleware/echo v0.0.0
 	github.com/redlatch/redlatch/middleware/echov5 v0.0.0
-	github.com/redlatch/redlatch/middleware/gocron v0.0.0
 	github.com/redlatch/redlatch/tracing v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.47.0
@@ -42,7 +40,6 @@ require (
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
-	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/labstack/gommon v0.5.0 // indirect
 	github.com/mattn/go-colorable v0.1.15 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
