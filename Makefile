@@ -93,6 +93,11 @@ alerts: ## Test the alerts with promtool, where it can be had; REDLATCH_REQUIRE_
 	@./scripts/install.sh promtool || test '$(REDLATCH_REQUIRE_PROMTOOL)' != 1
 	$(TEST) -run '^TestAlerts' ./examples/observability
 
+.PHONY: docs
+docs: redis ## Check the documents: links, words per page, snippets, facts, rights, exit codes, alerts
+	$(TEST) ./internal/readme
+	$(TEST) -run '^Test(ACL|Alerts|Doctor_TheDocumented|Names|Table|Usage)' ./guard ./guard/inspect ./cmd/redlatch/... ./examples/observability ./internal/capacity ./middleware/internal/outcome
+
 .PHONY: screenshots
 screenshots: redis ## Make the pictures of the page of locks anew, in docs/page
 	@./scripts/install.sh chromium

@@ -159,10 +159,10 @@ func (a *aclServers) passesOn(ctx context.Context, server int, queue string, one
 	}
 }
 
-// The rights in SECURITY.md are enough, each is used, and no other command is allowed.
+// The rights in docs/operate/redis.md are enough, each is used, and no other command is allowed.
 func TestACL_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../SECURITY.md")
+	text, err := os.ReadFile("../docs/operate/redis.md")
 	require.NoError(t, err)
 	var rights []string
 	for _, line := range regexp.MustCompile(`(?m)^ACL SETUSER redlatch (.*)$`).FindAllStringSubmatch(string(text), -1) {

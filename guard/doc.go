@@ -28,6 +28,6 @@
 // call works on a key. A failover, an empty restart or a paused process can break that. Where two
 // writers must never meet, compare fences at the resource: see [Fence] and package guardsql.
 //
-// docs/how-it-works.md explains holds, deadlines, re-entry, waiting and what happens when Redis
-// fails. docs/failure-modes.md lists each error with what to do.
+// docs/explain/guarantees.md says what holds, when a lease ends, and what does not hold. docs/failure-modes.md lists
+// each error with what to do.
 package guard

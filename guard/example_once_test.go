@@ -30,6 +30,25 @@ func ExampleOnce() {
 	// receipt 1 true <nil>
 }
 
+// All processes share one load for ten seconds.
+func ExampleOnce_singleflight() {
+	g, _ := exampleGuard()
+	defer g.Close()
+	ctx := context.Background()
+	loadRates := func(context.Context) (map[string]float64, error) {
+		fmt.Println("ask the bank")
+		return map[string]float64{"EUR": 1.08}, nil
+	}
+	for range 2 {
+		rates, _, err := guard.Once(ctx, g, guard.Key("rates"), 10*time.Second, loadRates, guard.Wait(5*time.Second))
+		fmt.Println(rates["EUR"], err)
+	}
+	// Output:
+	// ask the bank
+	// 1.08 <nil>
+	// 1.08 <nil>
+}
+
 // The bank is asked what became of a charge that began and never finished.
 func ExampleInterrupted() {
 	charge := func(ctx context.Context) (string, error) {

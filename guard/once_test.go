@@ -282,31 +282,6 @@ func TestOnce_TheCallAfterUnfinishedWorkLearnsOfIt(t *testing.T) {
 	}
 }
 
-// Keep counts from the end of the work, also of work that takes longer than keep.
-func TestOnce_KeepCountsFromTheEndOfTheWork(t *testing.T) {
-	const keep = time.Minute
-	for _, opt := range []guard.OnceOption{nil, guard.AtMostOnce()} {
-		bubble(t, func(t *testing.T, g *env) {
-			var fence uint64
-			apart(func() {
-				_, _, _ = guard.Once(t.Context(), g.Guard, k, keep, func(ctx context.Context) (int, error) {
-					fence, _ = guard.Fence(ctx)
-					time.Sleep(10 * keep)
-					panic("boom")
-				}, opt)
-			})
-			time.Sleep(keep - time.Second)
-			if opt == nil {
-				assert.Equal(t, fence, g.another().runs(1))
-				return
-			}
-			assert.Equal(t, fence, as[*guard.OnceError](t, g.refusal(guard.ErrUnknownOutcome, opt)).Fence)
-			time.Sleep(keep)
-			assert.Zero(t, g.another().runs(1, opt))
-		})
-	}
-}
-
 func TestOnce_EarlierUnderAnotherLock(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		fence := unfinished["context"](g)

@@ -36,7 +36,7 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
 	dir=dist/redlatch_${version}_${os}_$arch
 	cp -R $about "$dir"
 	GOOS=$os GOARCH=$arch build "$dir/redlatch"
-	cp LICENSE docs/redlatch.md "$dir"
+	cp LICENSE docs/reference/command.md "$dir"
 	# The same commit gives the same bytes, whoever packs it.
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
 		-C dist -cf - "${dir#dist/}" | gzip -n >"$dir.tar.gz"

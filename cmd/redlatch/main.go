@@ -5,7 +5,7 @@
 //	redlatch ls
 //	redlatch revoke order:42
 //
-// It finds Redis by --redis or REDIS_URL. See docs/redlatch.md, or redlatch --help.
+// It finds Redis by --redis or REDIS_URL. See docs/reference/command.md, or redlatch --help.
 package main
 
 import (

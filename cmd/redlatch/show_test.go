@@ -177,19 +177,19 @@ func TestShow_RevokedCommandsMayEndInGoodOrder(t *testing.T) {
 	holder.ends(70)
 }
 
-// The user of production.md may not look at locks, as an operator may. Revoke and break work on its jobs all the same.
+// The application's user may not look at locks, as an operator may. Revoke and break work on its jobs all the same.
 func TestRun_RevokedWithTheRightsOfAGuard(t *testing.T) {
 	r, p := own(t), newPipe(t)
-	guide, err := os.ReadFile("../../docs/production.md")
+	guide, err := os.ReadFile("../../docs/operate/redis.md")
 	require.NoError(t, err)
 	rights := regexp.MustCompile(`(?m)^ACL SETUSER redlatch (.*)$`).FindSubmatch(guide)
 	require.NotNil(t, rights)
-	words := []any{"acl", "setuser", "redlatch", "reset"}
+	words := []any{"acl", "setuser", "redlatch"}
 	for _, word := range strings.Fields(string(rights[1])) {
 		words = append(words, word)
 	}
 	require.NoError(t, r.rdb.Do(t.Context(), words...).Err())
-	user, file := r.at("redlatch:secret@"+r.addr), r.file()
+	user, file := r.at("redlatch:PASSWORD@"+r.addr), r.file()
 
 	polite := user.start("run", "politely", "--", "sh", "-c",
 		`trap 'sleep 0.5; echo done >>"$0"; exit 3' TERM; echo ready >>"$0"; while :; do sleep 0.02; done`, file)

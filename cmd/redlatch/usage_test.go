@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -93,7 +94,7 @@ func TestUsage_ExitCodes(t *testing.T) {
 		inHelp = append(inHelp, code)
 	}
 	assert.Equal(t, inCode, inHelp)
-	text, err := os.ReadFile("../../docs/redlatch.md")
+	text, err := os.ReadFile("../../docs/reference/command.md")
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(text), "\n| exit code | |\n|---|---|\n")
 	require.True(t, found)
@@ -180,4 +181,25 @@ func TestUsage_MessagesHaveOnePrefix(t *testing.T) {
 	} {
 		assert.Regexp(t, `^redlatch: `+regexp.QuoteMeta(says), got.env.do(got.code, strings.Fields(got.args)...).stderr)
 	}
+}
+
+// The page of the command has each command and each flag.
+func TestUsage_ThePageHasEachFlag(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/command.md")
+	require.NoError(t, err)
+	n := 0
+	has := func(f *pflag.Flag) {
+		if f.Name != "help" && f.Name != "version" {
+			assert.Regexp(t, "`(?:-\\w`, `)?--"+f.Name+"[ `]", string(text))
+			n++
+		}
+	}
+	root := (&program{}).root()
+	root.PersistentFlags().VisitAll(has)
+	for _, cmd := range root.Commands() {
+		name, _, _ := strings.Cut(cmd.Use, " ")
+		assert.Contains(t, string(text), "`"+name)
+		cmd.LocalNonPersistentFlags().VisitAll(has)
+	}
+	assert.Greater(t, n, 15)
 }

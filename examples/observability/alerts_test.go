@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,15 +26,27 @@ func TestAlerts_AskForWhatIsEmitted(t *testing.T) {
 	asked(t, alerts(t))
 }
 
-// docs/production.md has the same expressions.
-func TestAlerts_AreThoseOfTheDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/production.md")
+// The runbook has a section for each alert, and each alert leads there.
+func TestAlerts_EachHasASectionInTheRunbook(t *testing.T) {
+	rules, err := os.ReadFile("alerts.yaml")
 	require.NoError(t, err)
-	var documented []string
-	for _, m := range regexp.MustCompile(`(?m)^(?:sum|max) by .+$`).FindAll(text, -1) {
-		documented = append(documented, string(m))
+	runbook, err := os.ReadFile("../../docs/operate/runbook.md")
+	require.NoError(t, err)
+	var names, urls, sections []string
+	for _, m := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllSubmatch(rules, -1) {
+		names = append(names, string(m[1]))
 	}
-	assert.ElementsMatch(t, alerts(t), documented)
+	for _, m := range regexp.MustCompile(`(?m)runbook_url: .*/docs/operate/runbook\.md#(\w+)$`).FindAllSubmatch(rules, -1) {
+		urls = append(urls, string(m[1]))
+	}
+	for _, m := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllSubmatch(runbook, -1) {
+		sections = append(sections, string(m[1]))
+	}
+	assert.Equal(t, names, sections)
+	for i := range names {
+		names[i] = strings.ToLower(names[i])
+	}
+	assert.Equal(t, names, urls)
 }
 
 // The first loss fires, and a revoke does not.

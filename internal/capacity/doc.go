@@ -1,5 +1,5 @@
 // Package capacity says what locks cost a Redis, and what a load of them takes. The parts are
-// measured; TestMeasure_MeasuredParts does that, and make capacity runs it. docs/capacity.md shows them, with the
+// measured; TestMeasure_MeasuredParts does that, and make capacity runs it. docs/operate/capacity.md shows them, with the
 // formula.
 //
 // A core is the one on which Redis runs all commands. What is said of one holds for the machine on

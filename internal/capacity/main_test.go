@@ -10,7 +10,7 @@ import (
 
 var (
 	large  = flag.Bool("large", false, "measure for a minute, and simulate 1,000,000 held locks")
-	update = flag.Bool("update", false, "write the tables of docs/capacity.md")
+	update = flag.Bool("update", false, "write the tables of docs/operate/capacity.md")
 )
 
 func TestMain(m *testing.M) {

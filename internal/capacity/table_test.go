@@ -14,9 +14,9 @@ import (
 	"github.com/redlatch/redlatch/internal/capacity"
 )
 
-const document = "../../docs/capacity.md"
+const document = "../../docs/operate/capacity.md"
 
-// The tables in docs/capacity.md are what package capacity calculates with, and calculates. -update
+// The tables in docs/operate/capacity.md are what package capacity calculates with, and calculates. -update
 // writes them.
 func TestTable_GuideHasTheCalculatedTables(t *testing.T) {
 	text, err := os.ReadFile(document)

@@ -219,7 +219,7 @@ func fillServer(s *injector, i int) (heal func()) {
 }
 
 const (
-	// mostSlew is chrony's, by default, and within what docs/production.md says is covered.
+	// mostSlew is chrony's, by default, and within what docs/explain/guarantees.md says is covered.
 	mostSlew  = 0.083333
 	slewPulse = 2 * time.Millisecond
 	// A driver that was kept from running slews less, and never catches up in one step.

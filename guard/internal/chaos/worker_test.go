@@ -138,7 +138,7 @@ func (w *worker) clients() (clients []redis.UniversalClient) {
 	case "sentinel":
 		return append(clients, redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: redistest.MasterName, SentinelAddrs: addrs, Dialer: w.dial, Protocol: protocol,
-			ReadTimeout: 500 * time.Millisecond, // as docs/production.md advises
+			ReadTimeout: 500 * time.Millisecond, // as docs/operate/redis.md advises
 		}))
 	case "cluster":
 		return append(clients, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Dialer: w.dial, Protocol: protocol}))

@@ -277,7 +277,7 @@ func (s *server) connections() {
 	switch {
 	case most == 0:
 	case now > most/10*8:
-		s.say("connections", Warn, "raise maxclients, or use several servers, see docs/capacity.md", "%d of %d connections", now, most)
+		s.say("connections", Warn, "raise maxclients, or use several servers, see docs/operate/capacity.md", "%d of %d connections", now, most)
 	default:
 		s.say("connections", OK, "", "%d of %d connections", now, most)
 	}
@@ -294,7 +294,7 @@ func script(ctx context.Context, client redis.UniversalClient, prefix string) Fi
 	const text = "redis.call('TIME') redis.call('HGET', KEYS[1], 'owner') return 1"
 	if err := client.Eval(ctx, text, []string{key}).Err(); err != nil {
 		f.Level, f.Says = Bad, fmt.Sprintf("EVAL is refused: %v", err)
-		f.Fix = "allow what docs/production.md lists (ACL SETUSER); a service without EVAL cannot hold locks"
+		f.Fix = "allow what docs/operate/redis.md lists (ACL SETUSER); a service without EVAL cannot hold locks"
 		if hasNoLua(err) {
 			f.Says, f.Fix = fmt.Sprintf("there is no Lua: %v", err), noLuaFix
 		}

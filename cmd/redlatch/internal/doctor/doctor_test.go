@@ -5,6 +5,9 @@ import (
 	"errors"
 	"net"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -247,6 +250,45 @@ func TestDoctor_MissingRightsAreFindings(t *testing.T) {
 	assert.Equal(t, doctor.Bad, by["scripts"].Level)
 	by = examine(t, as("~*", "&*", "+@all", "-time", "-config"))
 	assert.Equal(t, doctor.Bad, by["clock"].Level)
+}
+
+// The user in the guide gets no finding that a right is missing, and each of its rights is needed.
+func TestDoctor_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../../../docs/operate/redis.md")
+	require.NoError(t, err)
+	line := regexp.MustCompile(`(?m)^ACL SETUSER doctor (.*)$`).FindSubmatch(guide)
+	require.NotNil(t, line)
+	rights := strings.Fields(string(line[1]))
+	s, replica := redistest.Start(t), redistest.Start(t)
+	admin := s.Client(t)
+	host, port := split(t, s.Addr())
+	require.NoError(t, replica.Client(t).ReplicaOf(t.Context(), host, port).Err())
+	require.Eventually(t, func() bool {
+		return strings.Contains(admin.Info(t.Context(), "replication").Val(), "connected_slaves:1")
+	}, 10*time.Second, 10*time.Millisecond)
+	denied := func(rights []string) (what []string) {
+		words := []any{"acl", "setuser", "doctor"}
+		for _, word := range rights {
+			words = append(words, word)
+		}
+		require.NoError(t, admin.Do(t.Context(), words...).Err())
+		require.NoError(t, admin.ACLLogReset(t.Context()).Err())
+		client := s.Client(t, func(o *redis.Options) { o.Username, o.Password, o.DisableIdentity = "doctor", "PASSWORD", true })
+		_, _ = doctor.Examine(t.Context(), client, "redlatch")
+		entries, err := admin.ACLLog(t.Context(), 10).Result()
+		require.NoError(t, err)
+		for _, entry := range entries {
+			what = append(what, entry.Reason+" "+entry.Object)
+		}
+		return what
+	}
+	assert.Empty(t, denied(rights))
+	for i, right := range rights {
+		if strings.ContainsAny(right[:1], "+~&") {
+			assert.NotEmpty(t, denied(slices.Delete(slices.Clone(rights), i, i+1)), right)
+		}
+	}
 }
 
 func TestDoctor_ACluster(t *testing.T) {

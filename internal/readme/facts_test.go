@@ -1,0 +1,159 @@
+package readme
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A fact that a page states, and the line of code that makes it true. Who changes the code finds the page here.
+var facts = []struct{ page, says, file, code string }{
+	{`docs/reference/options.md`, "`TTL(d)` | 30 s | 100 ms to 24 h", `guard/options.go`, `DefaultTTL = 30 * time.Second`},
+	{`docs/reference/options.md`, "`TTL(d)` | 30 s | 100 ms to 24 h", `guard/options.go`, `minTTL = 100 * time.Millisecond maxTTL = 24 * time.Hour`},
+	{`docs/reference/options.md`, "`Metadata(text)` | none | 256 bytes of UTF-8", `guard/options.go`, `maxMetadataLength = 256`},
+	{`docs/reference/options.md`, "`StoreTimeout(d)` | 2 s | 10 ms or more", `guard/options.go`, `defaultStoreTimeout = 2 * time.Second`},
+	{`docs/reference/options.md`, "`StoreTimeout(d)` | 2 s | 10 ms or more", `guard/options.go`, `d < 10*time.Millisecond`},
+	{`docs/reference/options.md`, "`HandoverWindow(d)` | 5 ms | 0 to 1 min", `guard/options.go`, `defaultHandoverWindow = 5 * time.Millisecond`},
+	{`docs/reference/options.md`, "`HandoverWindow(d)` | 5 ms | 0 to 1 min", `guard/options.go`, `d > time.Minute`},
+	{`docs/reference/options.md`, "`Prefix(text)` | \"redlatch\"", `guard/options.go`, `DefaultPrefix = "redlatch"`},
+	{`docs/reference/options.md`, "`Limit(n)` | exclusive | 1 to 10,000", `guard/limit.go`, `maxLimit = 10_000`},
+	{`docs/reference/options.md`, "`Instance(text)` | host and process id | 128 bytes", `guard/instance.go`, `maxInstanceLength = 128`},
+	{`docs/reference/options.md`, `1 ms to 366 days`, `guard/once_options.go`, `minKeep = time.Millisecond maxKeep = 366 * 24 * time.Hour`},
+	{`docs/reference/options.md`, "`MaxResult(bytes)` | 64 KiB | 1 byte to 1 MiB", `guard/once_options.go`, `defaultMaxResult = 64 << 10 // bytes maxMaxResult = 1 << 20`},
+	{`docs/reference/options.md`, `for the next 30 s, or until Redis answers`, `guard/outage.go`, `outageMemory = 30 * time.Second`},
+	{`docs/reference/options.md`, `a duration above 0 and below 1 ms is one, too`, `guard/options.go`, `d > 0 && d < time.Millisecond`},
+	{`docs/reference/options.md`, `HTTP and gRPC: 2 s`, `middleware/internal/httprule/rule.go`, `defaultWait = 2 * time.Second`},
+	{`docs/reference/options.md`, `HTTP and gRPC: 2 s`, `middleware/grpc/interceptor.go`, `defaultWait = 2 * time.Second`},
+	{`docs/explain/guarantees.md`, `minus a tenth of the ttl and 2 ms`, `guard/internal/watchdog/grant.go`, `ttl - ttl/10 - 2*time.Millisecond`},
+	{`docs/explain/guarantees.md`, `A lock is renewed every third of the ttl (10 s)`, `guard/internal/watchdog/grant.go`, `sent.Add(c.TTL / 3)`},
+	{`docs/reference/keys-and-ttl.md`, `pipelines of up to 500`, `guard/internal/watchdog/renew.go`, `batchSize = 500`},
+	{`docs/reference/keys-and-ttl.md`, `UTF-8 of 1 to 512 bytes`, `guard/key.go`, `MaxKeyLength = 512`},
+	{`docs/guides/several-keys.md`, `At most 64 keys`, `internal/guardhook/guardhook.go`, `MaxLocks = 64`},
+	{`docs/guides/several-keys.md`, `n locks (1 to 65,536)`, `guard/stripe.go`, `maxStripes = 65536`},
+	{`docs/guides/limits.md`, `n is at most 10,000`, `guard/limit.go`, `maxLimit = 10_000`},
+	{`docs/operate/inspect.md`, `writes it every 20 s`, `guard/internal/heartbeat/heartbeat.go`, `20 * time.Second`},
+	{`docs/operate/inspect.md`, `at most 10,000 locks, shows 1,000 rows, and takes at most 30 s`, `guard/inspect/guardweb/list.go`, `maxKept = 10_000`},
+	{`docs/operate/inspect.md`, `shows 1,000 rows`, `guard/inspect/guardweb/view.go`, `maxRows = 1000`},
+	{`docs/operate/inspect.md`, `at most a twentieth of the time`, `guard/inspect/guardweb/list.go`, `listShare = 20`},
+	{`docs/operate/inspect.md`, `yellow after 10 minutes`, `guard/inspect/guardweb/view.go`, `longHeld = 10 * time.Minute`},
+	{`docs/operate/redis.md`, `4 connections, and 4 more`, `guard/internal/redisconn/combiner.go`, `inFlight = 4`},
+	{`docs/operate/redis.md`, "at most 1 s, plus the timeout of `Replicas`", `guard/options.go`, `min(c.storeTimeout/2, time.Second+c.replicas.timeout)`},
+	{`docs/operate/deploy.md`, `it gives commands on their way 0.5 s`, `guard/guard.go`, `closeGrace = 500 * time.Millisecond`},
+	{`docs/operate/observe.md`, `at most once per 10 s`, `guard/guardslog/guardslog.go`, `every: 10 * time.Second`},
+	{`docs/operate/observe.md`, `After 1,000 names`, `tracing/labels.go`, `mostNames = 1000`},
+	{`docs/reference/compatibility.md`, `| go-redis | v9.22 |`, `go.mod`, `github.com/redis/go-redis/v9 v9.22.0`},
+	{`docs/reference/compatibility.md`, `guardsql and net/http | 1.25`, `go.mod`, `go 1.25.0`},
+	{`docs/reference/compatibility.md`, `and the command | 1.26`, `cmd/redlatch/go.mod`, `go 1.26.0`},
+	{`docs/reference/compatibility.md`, `6.2, 7.4, the newest 8`, `.github/workflows/ci.yml`, `redis:7.4-bookworm`},
+	{`docs/reference/compatibility.md`, `8.1, the newest 9`, `.github/workflows/ci.yml`, `valkey/valkey:8.1`},
+	{`docs/reference/compatibility.md`, `gin v1.12`, `middleware/gin/go.mod`, `github.com/gin-gonic/gin v1.12`},
+	{`docs/reference/compatibility.md`, `grpc-go v1.83`, `middleware/grpc/go.mod`, `google.golang.org/grpc v1.83`},
+	{`docs/reference/compatibility.md`, `asynq v0.26`, `middleware/asynq/go.mod`, `github.com/hibiken/asynq v0.26`},
+	{`docs/reference/compatibility.md`, `River v0.51`, `middleware/river/go.mod`, `github.com/riverqueue/river v0.51`},
+	{`docs/reference/compatibility.md`, `watermill v1.5`, `middleware/watermill/go.mod`, `github.com/ThreeDotsLabs/watermill v1.5`},
+	{`docs/guides/leader.md`, `random pause that grows to 10 s`, `guard/internal/backoff/backoff.go`, `longest = 10 * time.Second`},
+}
+
+// A number in a page is the number in the code.
+func TestFacts_AreThoseOfTheCode(t *testing.T) {
+	for _, f := range facts {
+		assert.Contains(t, spaced(read(t, f.page)), f.says, f.page)
+		assert.Contains(t, spaced(read(t, f.file)), f.code, "%s says %q", f.page, f.says)
+	}
+}
+
+// spaced returns text with one space in place of each white space.
+func spaced(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// How long work continues without Redis is calculated from the deadline (guard/internal/watchdog/grant.go) and the
+// time of a renewal, which is due after a third of the ttl.
+func TestFacts_WorkWithoutRedis(t *testing.T) {
+	text := read(t, "docs/reference/keys-and-ttl.md")
+	for label, ttl := range map[string]time.Duration{"3 s": 3 * time.Second, "10 s": 10 * time.Second, "30 s": 30 * time.Second, "2 min": 2 * time.Minute} {
+		left := (ttl - ttl/10 - 2*time.Millisecond - ttl/3).Seconds()
+		said := strings.TrimSuffix(fmt.Sprintf("%.1f", left), ".0")
+		assert.Regexp(t, `(?m)^\| `+label+`[^|]*\| `+label+` \| `+said+` s \|`, text)
+	}
+	assert.Contains(t, spaced(read(t, "docs/explain/guarantees.md")), "26.998 s with the default ttl of 30 s")
+}
+
+var (
+	optionFunc = regexp.MustCompile(`(?m)^func (\w+)\(.*\) (?:Option|LockOption|OnceOption)$`)
+	optionRow  = regexp.MustCompile("(?m)^\\| `(\\w+)\\(")
+)
+
+// Each option of package guard has a row.
+func TestFacts_AllOptions(t *testing.T) {
+	assert.ElementsMatch(t,
+		names(optionFunc, read(t, "internal/api/testdata/guard.txt")), names(optionRow, read(t, "docs/reference/options.md")))
+}
+
+var (
+	metric    = regexp.MustCompile(`(?:Float64|Int64)\w+\("(redlatch\.[\w.]+)"`)
+	metricRow = regexp.MustCompile("(?m)^\\| `(redlatch\\.[\\w.]+)` \\|")
+	attribute = regexp.MustCompile(`"(redlatch\.lock\.[\w.]+)"`)
+)
+
+// Each metric has a row, and each attribute is named.
+func TestFacts_AllMetrics(t *testing.T) {
+	page := read(t, "docs/reference/metrics.md")
+	files, err := filepath.Glob(filepath.Join(root, "tracing", "*.go"))
+	require.NoError(t, err)
+	var metrics, attributes []string
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		metrics = append(metrics, names(metric, string(text))...)
+		attributes = append(attributes, names(attribute, string(text))...)
+	}
+	assert.ElementsMatch(t, metrics, names(metricRow, page))
+	require.Greater(t, len(attributes), 10)
+	for _, name := range attributes {
+		assert.Contains(t, page, "`"+name+"`")
+	}
+}
+
+func names(pattern *regexp.Regexp, text string) (all []string) {
+	for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+var (
+	qualified = regexp.MustCompile(`\b(guard\w*|embedded|storetest|inspect|quorum|tracing)\.([A-Z]\w*)`)
+	apiOf     = map[string]string{
+		"embedded": "guard-embedded", "storetest": "guard-guardstore-storetest", "inspect": "guard-inspect", "quorum": "guard-quorum",
+		"guardstore": "guard-guardstore", "guardtest": "guard-guardtest", "guardslog": "guard-guardslog", "guardweb": "guard-inspect-guardweb",
+		"guardhttp": "middleware-nethttp",
+	}
+)
+
+// A name that a page mentions is exported.
+func TestFacts_NamesAreExported(t *testing.T) {
+	all := pages(t, "docs")
+	all["README.md"], all["README.zh.md"] = read(t, "README.md"), read(t, "README.zh.md")
+	for name, text := range all {
+		for _, q := range qualified.FindAllStringSubmatch(text, -1) {
+			api, listed := apiOf[q[1]]
+			if !listed {
+				api = strings.Replace(q[1], "guard", "middleware-", 1)
+				if q[1] == "guard" || q[1] == "guardsql" || q[1] == "tracing" {
+					api = q[1]
+				}
+			}
+			exported := regexp.MustCompile(`\b` + q[2] + `\b`).MatchString(read(t, "internal/api/testdata/"+api+".txt"))
+			assert.True(t, exported, "%s: %s", name, q[0])
+		}
+	}
+}
