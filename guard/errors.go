@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -346,6 +346,6 @@ func ended(ctx context.Context) error {
 
 // storeError is what a caller gets for a call that ended without an answer, or refused, about
 // the lock that it calls name.
-func storeError(e *cohort.Error, name string) *StoreError {
+func storeError(e *retry.Error, name string) *StoreError {
 	return &StoreError{Op: e.Op, Name: name, Key: e.Key, Err: e.Err, answered: e.Refused}
 }

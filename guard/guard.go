@@ -14,10 +14,9 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
-	"github.com/redlatch/redlatch/guard/internal/drain"
-	"github.com/redlatch/redlatch/guard/internal/heartbeat"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -38,8 +37,8 @@ type Guard struct {
 	tasks      *task.Group
 	cohorts    *cohort.Table
 	outages    outages
-	heartbeat  *heartbeat.Heartbeat
-	inside     *drain.Group  // acquisitions under way, and holds that have not ended
+	heartbeat  *cohort.Heartbeat
+	inside     *task.Gate    // acquisitions under way, and holds that have not ended
 	abort      chan struct{} // closed when Close has waited long enough
 	joined     chan struct{} // closed when Close is done
 	closeErr   error         // read after joined
@@ -139,12 +138,12 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 		instance: hex.EncodeToString(id[:]),
 		bubble:   clock.Now().InBubble(),
 		tasks:    task.NewGroup(),
-		inside:   drain.New(),
+		inside:   task.NewGate(),
 		abort:    make(chan struct{}),
 		joined:   make(chan struct{}),
 	}
-	calls := &cohort.Policy{Timeout: c.storeTimeout, AttemptTimeout: c.patience()}
-	calls.OnFailure = func(ctx context.Context, op string, label cohort.Label, err error) {
+	calls := &retry.Policy{Timeout: c.storeTimeout, AttemptTimeout: c.patience()}
+	calls.OnFailure = func(ctx context.Context, op string, label retry.Label, err error) {
 		g.observers.Event(ctx, Lock(label), Event{Kind: EventStoreFailure, Op: op, Err: err})
 	}
 	g.heartbeat = g.newHeartbeat()

@@ -9,7 +9,9 @@ import (
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // hold is a grant in use: by the call that took it, and by those that re-entered.
@@ -133,11 +135,11 @@ func (h *hold) outcome(ctx context.Context, err error) error {
 }
 
 // failureIn is the failure of a command in err, or nil. It takes no memory where there is none.
-func failureIn(err error) *cohort.Error {
+func failureIn(err error) *retry.Error {
 	if err == nil {
 		return nil
 	}
-	var failure *cohort.Error
+	var failure *retry.Error
 	errors.As(err, &failure)
 	return failure
 }
@@ -178,7 +180,7 @@ func (h *hold) lose(cause error) {
 	}
 }
 
-// Cut implements cohort.Holder.
+// Cut implements watchdog.Holder.
 func (h *hold) Cut(cause error) (first bool) {
 	h.mu.Lock()
 	if h.reason != nil {
@@ -192,7 +194,7 @@ func (h *hold) Cut(cause error) (first bool) {
 	return true
 }
 
-// ReportLoss implements cohort.Holder.
+// ReportLoss implements watchdog.Holder.
 func (h *hold) ReportLoss() {
 	defer h.g.inside.Leave() // Shutdown does not wait for callers that still have the lease
 	h.reportLoss(h.lossSoFar())
@@ -261,15 +263,15 @@ func (h *hold) lostError(cause error) *LostError {
 // endedBy is lostError in no memory of its own.
 func (h *hold) endedBy(cause error) LostError {
 	switch {
-	case errors.Is(cause, cohort.ErrMaxHold):
+	case errors.Is(cause, watchdog.ErrMaxHold):
 		cause = ErrMaxHold
-	case errors.Is(cause, cohort.ErrRevoked):
+	case errors.Is(cause, watchdog.ErrRevoked):
 		cause = ErrRevoked
 	}
 	return LostError{Name: h.Label.Name, Key: h.Label.Key, Cause: cause}
 }
 
-// Renewed implements cohort.Holder.
+// Renewed implements watchdog.Holder.
 func (h *hold) Renewed(err error) {
 	if err != nil {
 		h.event(Event{Kind: EventStoreFailure, Op: "renew", Err: err})

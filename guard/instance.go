@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/heartbeat"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
 const (
@@ -33,11 +33,11 @@ func Instance(name string) Option {
 }
 
 // newHeartbeat writes the name of this Guard to the store from time to time.
-func (g *Guard) newHeartbeat() *heartbeat.Heartbeat {
-	name := heartbeat.HostAndProcess()
+func (g *Guard) newHeartbeat() *cohort.Heartbeat {
+	name := cohort.HostAndProcess()
 	if g.instanceName != nil {
 		name = *g.instanceName
 	}
 	to, _ := g.store.(guardstore.Announcer)
-	return heartbeat.New(heartbeat.Config{Store: to, Tasks: g.tasks, Instance: g.instance, Name: name, Timeout: g.patience()})
+	return cohort.NewHeartbeat(cohort.HeartbeatConfig{Store: to, Tasks: g.tasks, Instance: g.instance, Name: name, Timeout: g.patience()})
 }

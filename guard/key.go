@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/guard/internal/keyformat"
-	"github.com/redlatch/redlatch/guard/internal/names"
 )
 
 // MaxKeyLength is the longest key that can be locked, in bytes.
@@ -128,4 +127,4 @@ func formatOf(key KeyFunc) string {
 }
 
 // formats are those that became names, in this process.
-var formats names.Formats
+var formats keyformat.Names

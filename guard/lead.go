@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/backoff"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -65,7 +65,7 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 		if err != nil {
 			return err
 		}
-		backoff.Pause(ctx, g.inside.Draining(), pause)
+		retry.Pause(ctx, g.inside.Draining(), pause)
 		if err := c.stopped(ctx); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ type candidate struct {
 	key     KeyFunc
 	fn      func(ctx context.Context) error
 	opts    []LockOption
-	backoff backoff.Backoff
+	backoff retry.Backoff
 }
 
 // stopped says why Lead ends now, if it does.
@@ -115,7 +115,7 @@ func (c *candidate) campaign(ctx context.Context) (pause time.Duration, err erro
 	case ctx.Err() != nil:
 		return 0, ended(ctx)
 	case errors.Is(err, ErrStore):
-		return c.backoff.Failed(0), nil
+		return c.backoff.Next(0), nil
 	default:
 		return 0, err
 	}
@@ -129,11 +129,11 @@ func (c *candidate) campaign(ctx context.Context) (pause time.Duration, err erro
 	var lost *LostError
 	switch isLost := errors.As(released, &lost); {
 	case isLost && !errors.Is(lost, ErrMaxHold):
-		return c.backoff.Failed(worked), nil
+		return c.backoff.Next(worked), nil
 	case own != nil && !isLost:
 		return 0, own
 	}
-	return c.backoff.Well(), nil
+	return c.backoff.Reset(), nil
 }
 
 // lead runs fn for one term, and releases the lock even if fn panics.

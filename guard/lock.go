@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // How long WithLock waits for its release: long enough for a Redis that works. If Redis does
@@ -294,7 +295,7 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 		down = g.outage(ctx, c.lock.Key)
 	}
 	got, w, err := g.cohorts.Acquire(ctx, &cohort.Request{
-		Label: cohort.Label(c.lock), TTL: c.ttl, Limit: c.limit, Metadata: c.metadata,
+		Label: retry.Label(c.lock), TTL: c.ttl, Limit: c.limit, Metadata: c.metadata,
 		MinHold: c.minHold, Once: c.once.record(), Wait: c.wait, Since: c.since, FailOpen: c.failOpen, Down: down,
 		Alone: c.alone || c.maxHold > 0 && c.limit == guardstore.Unlimited,
 	}, begun, stop)
@@ -306,7 +307,7 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 
 // failure is the error of a caller for an error of its cohort.
 func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited, err error) error {
-	var failure *cohort.Error
+	var failure *retry.Error
 	var recorded *cohort.RecordedError
 	switch {
 	case errors.Is(err, cohort.ErrClosed):

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // Once runs fn once for a key, and gives its result to each caller that asks again until keep has
@@ -135,7 +136,7 @@ func (g *Guard) Forget(ctx context.Context, key KeyFunc) (bool, error) {
 		return false, ErrClosed
 	}
 	defer g.inside.Leave()
-	found, err := g.cohorts.Forget(ctx, store, cohort.Label(c.lock), stop)
+	found, err := g.cohorts.Forget(ctx, store, retry.Label(c.lock), stop)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return false, ended(ctx)

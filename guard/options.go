@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/rediskey"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // Bounds and defaults of the options.
@@ -270,7 +270,7 @@ func checkMetadata(option, text string) error {
 // it, or is not UTF-8 is an OptionError. NewWithStore refuses it: keys are named by the store.
 func Prefix(prefix string) Option {
 	return guardOption(func(c *config) error {
-		if fault := rediskey.PrefixFault(prefix); fault != "" {
+		if fault := redisstore.PrefixFault(prefix); fault != "" {
 			return &OptionError{"Prefix", fault}
 		}
 		c.prefix = prefix

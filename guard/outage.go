@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // outageMemory is for how long a Guard assumes that a server does not answer, while it finds out.
@@ -52,7 +52,7 @@ func (g *Guard) outage(ctx context.Context, key string) error {
 	g.outages.mu.Lock()
 	defer g.outages.mu.Unlock()
 	if err := g.outages.byServer[server]; err != nil {
-		return &cohort.Error{Op: "acquire", Key: key, Err: notAskedError{err}}
+		return &retry.Error{Op: "acquire", Key: key, Err: notAskedError{err}}
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (g *Guard) noteOutage(ctx context.Context, lock Lock, ttl time.Duration, er
 	}
 	ctx = context.WithoutCancel(ctx)
 	asking := g.tasks.Go(func() {
-		_ = g.cohorts.Probe(ctx, "release", cohort.Label(lock), ttl, g.abort, outageMemory)
+		_ = g.cohorts.Probe(ctx, "release", retry.Label(lock), ttl, g.abort, outageMemory)
 		g.outages.mu.Lock()
 		defer g.outages.mu.Unlock()
 		delete(g.outages.byServer, server)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 // Ping says whether locks can be taken: a probe of readiness. It sends the store a command
@@ -29,8 +30,8 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 	}
 	defer g.inside.Leave()
 	lock := Lock{Name: g.lock.nameFor(nil), Key: "ping:" + g.instance}
-	err := g.cohorts.Probe(ctx, "ping", cohort.Label(lock), 0, stop, g.storeTimeout)
-	var failure *cohort.Error
+	err := g.cohorts.Probe(ctx, "ping", retry.Label(lock), 0, stop, g.storeTimeout)
+	var failure *retry.Error
 	switch {
 	case errors.Is(err, cohort.ErrClosed):
 		return ErrClosed

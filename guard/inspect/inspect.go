@@ -13,7 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect/internal/meter"
-	"github.com/redlatch/redlatch/guard/internal/rediskey"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // Inspector looks at the locks of one Redis: standalone, with Sentinel, or a cluster. Its
@@ -32,7 +32,7 @@ type Option func(*Inspector) error
 // default is guard.DefaultPrefix.
 func Prefix(prefix string) Option {
 	return func(i *Inspector) error {
-		if fault := rediskey.PrefixFault(prefix); fault != "" {
+		if fault := redisstore.PrefixFault(prefix); fault != "" {
 			return &guard.OptionError{Option: "Prefix", Reason: fault}
 		}
 		i.prefix = prefix
@@ -144,7 +144,7 @@ const mostWaiting = 100
 func (i *Inspector) newLook(key string) *call {
 	lock := i.lockKey(key)
 	return &call{
-		keys: []string{lock, lock + ":queue", lock + ":last", lock + ":seen", lock + ":wake", rediskey.Record(i.prefix, key)},
+		keys: []string{lock, lock + ":queue", lock + ":last", lock + ":seen", lock + ":wake", redisstore.RecordKey(i.prefix, key)},
 		args: []any{mostWaiting},
 	}
 }
@@ -156,6 +156,6 @@ func (i *Inspector) read(key string, c *call) (Info, error) {
 	return parseLook(key, c.reply)
 }
 
-func (i *Inspector) lockKey(key string) string { return rediskey.Lock(i.prefix, key) }
+func (i *Inspector) lockKey(key string) string { return redisstore.LockKey(i.prefix, key) }
 
-func (i *Inspector) channel(instance string) string { return rediskey.Channel(i.prefix, instance) }
+func (i *Inspector) channel(instance string) string { return redisstore.Channel(i.prefix, instance) }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/guard/internal/rediskey"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // Record is what guard.Once wrote of the work of a key. It is never shown what the result is.
@@ -76,7 +76,7 @@ func (i *Inspector) Forget(ctx context.Context, key string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	names := []string{lock, rediskey.Record(i.prefix, key)}
+	names := []string{lock, redisstore.RecordKey(i.prefix, key)}
 	seen, err := i.forget(ctx, key, &call{keys: names})
 	if err != nil || seen == int64(0) {
 		return false, err

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect/internal/glob"
 	"github.com/redlatch/redlatch/guard/inspect/internal/meter"
-	"github.com/redlatch/redlatch/guard/internal/rediskey"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 const (
@@ -105,7 +105,7 @@ func (s *scan) node(ctx context.Context, node redis.Cmdable, yield func(Info, er
 				yield(Info{}, failed("inspect", "", context.Cause(ctx)))
 				return false
 			}
-			key, ok := rediskey.Of(s.i.prefix, lock)
+			key, ok := redisstore.KeyOf(s.i.prefix, lock)
 			if _, twice := s.shown[key]; !ok || twice || !s.match.Matches(key) {
 				continue
 			}

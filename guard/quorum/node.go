@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/rediskey"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
@@ -52,7 +51,7 @@ func newNode(client redis.UniversalClient, prefix string) node {
 }
 
 // key is one of the keys of a lock.
-func (n node) key(lock, which string) string { return rediskey.Lock(n.prefix, lock) + which }
+func (n node) key(lock, which string) string { return redisstore.LockKey(n.prefix, lock) + which }
 
 // Release implements guardstore.Store, and notifies the waiting claims when a hold ended.
 func (n node) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {

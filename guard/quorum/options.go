@@ -2,7 +2,7 @@ package quorum
 
 import (
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/rediskey"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // Option configures a Store. A nil Option is ignored.
@@ -29,7 +29,7 @@ func All() Option {
 // guard.OptionError.
 func Prefix(prefix string) Option {
 	return option(func(c *config) error {
-		if fault := rediskey.PrefixFault(prefix); fault != "" {
+		if fault := redisstore.PrefixFault(prefix); fault != "" {
 			return &guard.OptionError{Option: "Prefix", Reason: fault}
 		}
 		c.prefix = prefix

@@ -42,6 +42,7 @@ var far = map[string][]string{
 	"./guard/guardstore":                {"./guard/guardtest"},
 	"./guard/internal/clock":            {"./guard/internal/watchdog", "./guard/internal/retry"},
 	"./guard/internal/cohort":           {"./guard"},
+	"./guard/internal/keyformat":        {"./guard"},
 	"./guard/internal/redisconn":        {"./guard/internal/redisstore"},
 	"./guard/internal/retry":            {"./guard/internal/cohort", "./guard"},
 	"./guard/internal/task":             {"./guard/internal/cohort", "./guard"},

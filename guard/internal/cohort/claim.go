@@ -46,7 +46,7 @@ var errLate = errors.New("answers take longer than the ttl")
 type claim struct {
 	table    *Table
 	cohort   *cohort
-	label    Label
+	label    retry.Label
 	request  guardstore.Claim
 	unwanted chan struct{} // closed when no caller wants the claim any more
 	signals  signals
@@ -80,7 +80,7 @@ const (
 	alive              // that expiry moved: a live process renews or asks
 )
 
-func newClaim(c *cohort, label Label, request guardstore.Claim) *claim {
+func newClaim(c *cohort, label retry.Label, request guardstore.Claim) *claim {
 	request.Queue = true
 	return &claim{
 		table: c.table, cohort: c, label: label, request: request, unwanted: make(chan struct{}),
@@ -227,7 +227,7 @@ func (cl *claim) held(ctx context.Context, call *acquireCall, reply guardstore.C
 		cl.signals.put(acquireNow) // asking again gives the hold its full ttl again
 		return true
 	} else {
-		cl.cohort.fail(cl, &Error{Op: acquireOp, Key: cl.label.Key, Err: errLate, Refused: true})
+		cl.cohort.fail(cl, &retry.Error{Op: acquireOp, Key: cl.label.Key, Err: errLate, Refused: true})
 	}
 	cl.leave(ctx)
 	return false

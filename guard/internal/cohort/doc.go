@@ -45,13 +45,13 @@
 //
 // A goroutine with one of these mutexes may take those after it, and none before it:
 //
-//  1. the mutex of a [Holder], such as that of package guard's hold;
+//  1. the mutex of a [watchdog.Holder], such as that of package guard's hold;
 //  2. Table.mu: the map, each cohort in it with its queue, and the callers of each grant;
 //  3. Watchdog.mu: deadlines, and the holders of each grant;
 //  4. notifier.mu: the claims that messages are for;
 //  5. the mutexes of revocations, of a task.Group, and of what Awake calls.
 //
-// The watchdog calls a Holder with none of them, and nothing calls the store with one. The fields of a claim belong
+// The watchdog calls a watchdog.Holder with none of them, and nothing calls the store with one. The fields of a claim belong
 // to its goroutine, those of a waiter to its caller while it is not in the queue.
 //
 // # What it relies on, and what it never does

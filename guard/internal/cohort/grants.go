@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -16,7 +17,7 @@ type grant struct {
 	watchdog.Grant
 
 	// Guarded by Table.mu.
-	label   Label        // of the caller that got it last
+	label   retry.Label  // of the caller that got it last
 	callers int          // that hold it, or got it
 	check   *sharedCheck // the latest, see Hold.confirm; may be nil
 }

@@ -201,7 +201,7 @@ func TestHandOver_AClaimThatFailsEndsAllWaits(t *testing.T) {
 		second, third := b.comes(), b.comes()
 		h.Abandon(b.Context())
 		for _, c := range []*caller{second, third} {
-			var failure *cohort.Error
+			var failure *retry.Error
 			require.ErrorAs(b, b.fails(c), &failure)
 			assert.Equal(b, "k", failure.Key)
 			require.ErrorIs(b, c.err, context.DeadlineExceeded)

@@ -13,25 +13,6 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// Label says what a command is about.
-type Label = retry.Label
-
-// Policy says how commands are repeated.
-type Policy = retry.Policy
-
-// Error is the error of a command that got no answer, or a refusal.
-type Error = retry.Error
-
-// Senders is how many renewals go out at a time.
-const Senders = watchdog.Senders
-
-// Why a hold has ended, besides the reason that End gets.
-var (
-	ErrNotHeld = watchdog.ErrNotHeld
-	ErrRevoked = watchdog.ErrRevoked
-	ErrMaxHold = watchdog.ErrMaxHold
-)
-
 const (
 	acquireOp = "acquire"
 	checkOp   = "check"
@@ -49,7 +30,7 @@ type Patience struct{ Most, Grace time.Duration }
 // Hold is a grant as one caller has it, and the fence under which it does. Its methods may be called
 // from many goroutines, but Watch, Unused and Release once each, in this order.
 type Hold struct {
-	Label    Label
+	Label    retry.Label
 	Metadata string // of the caller; the claim of the grant may have been made for another caller
 	Fence    uint64
 	Grant    *grant
@@ -60,9 +41,6 @@ type Hold struct {
 	used           bool // something ran under it
 	aboutToRelease bool // see AboutToRelease; guarded by Table.mu
 }
-
-// Holder is the work under a Hold, as the watchdog sees it.
-type Holder = watchdog.Holder
 
 // Shared says whether other callers may have the grant at the same time.
 func (h *Hold) Shared() bool { return h.cohort.room.callers > 1 }
@@ -88,7 +66,7 @@ func (h *Hold) Waiting() int {
 }
 
 // Watch begins to renew a hold, and to listen for its revocation. It does not wait for either.
-func (h *Hold) Watch(holder Holder, maxHold, minHold time.Duration) {
+func (h *Hold) Watch(holder watchdog.Holder, maxHold, minHold time.Duration) {
 	t, g := h.cohort.table, h.Grant
 	h.used, h.MinHold = true, minHold
 	t.watchdog.Watch(&g.Grant, holder, maxHold, h.Metadata)
@@ -99,7 +77,7 @@ func (h *Hold) Watch(holder Holder, maxHold, minHold time.Duration) {
 }
 
 // Unwatch is for a hold whose work has ended. It returns the reason if the hold had ended already.
-func (h *Hold) Unwatch(holder Holder) (cause error) {
+func (h *Hold) Unwatch(holder watchdog.Holder) (cause error) {
 	return h.cohort.table.watchdog.Drop(&h.Grant.Grant, holder)
 }
 
@@ -141,7 +119,7 @@ func (h *Hold) Check(ctx context.Context, op string, p Patience) error {
 }
 
 // check asks the store whether it knows of a grant.
-func (t *Table) check(ctx context.Context, op string, label Label, g *grant, p Patience) (guardstore.RenewReply, error) {
+func (t *Table) check(ctx context.Context, op string, label retry.Label, g *grant, p Patience) (guardstore.RenewReply, error) {
 	call := retry.NewCall(t.Calls, op, label, t.ask, g)
 	reply, err := call.RunWithGrace(ctx, t.Abort, call.Begun.Add(p.Most), p.Grace)
 	if err != nil {
@@ -192,8 +170,8 @@ func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err er
 		return false, h.sendRelease(ctx, p, waited)
 	}
 	h.cohort.table.async(ctx, func(ctx context.Context) { _ = h.sendRelease(ctx, Patience{Most: clock.Forever}, waited) })
-	if unknown, ok := err.(*Error); ok { //nolint:errorlint // it comes bare
-		err = &Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // the caller asked for a release
+	if unknown, ok := err.(*retry.Error); ok { //nolint:errorlint // it comes bare
+		err = &retry.Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // the caller asked for a release
 	}
 	return false, err
 }
@@ -222,9 +200,9 @@ func (h *Hold) sendRelease(ctx context.Context, p Patience, waited bool) error {
 		t.repeat(ctx, call, deadline)
 		return failure
 	case reply.Status == guardstore.ReleaseRevoked:
-		return ErrRevoked
+		return watchdog.ErrRevoked
 	case reply.Status == guardstore.ReleaseLost && call.Attempts == 1 && clock.Now() < deadline:
-		return ErrNotHeld
+		return watchdog.ErrNotHeld
 	}
 	return nil
 }
@@ -258,7 +236,7 @@ func (h *Hold) confirm(ctx context.Context, p Patience) error {
 		g.check = s
 		ctx := context.WithoutCancel(ctx)
 		if !t.Tasks.Go(func() { h.ask(ctx, s) }) {
-			s.err = &Error{Op: checkOp, Key: h.Label.Key, Err: ErrClosed}
+			s.err = &retry.Error{Op: checkOp, Key: h.Label.Key, Err: ErrClosed}
 			close(s.done)
 		}
 	}
@@ -276,7 +254,7 @@ func (h *Hold) confirm(ctx context.Context, p Patience) error {
 		}
 	}
 	if !task.IsClosed(s.done) {
-		return &Error{Op: checkOp, Key: h.Label.Key, Err: retry.ErrNoAnswer}
+		return &retry.Error{Op: checkOp, Key: h.Label.Key, Err: retry.ErrNoAnswer}
 	}
 	return s.err
 }
@@ -301,7 +279,7 @@ func neverRan(o *guardstore.Once) *guardstore.Outcome {
 type releaseCall = retry.Call[guardstore.Release, guardstore.ReleaseReply]
 
 // newRelease makes the call that releases what an owner has.
-func (t *Table) newRelease(label Label, r guardstore.Release) *releaseCall {
+func (t *Table) newRelease(label retry.Label, r guardstore.Release) *releaseCall {
 	call := retry.NewCall(t.Calls, releaseOp, label, t.release, r)
 	call.RepeatRefused = true
 	if t.notifier.queues.Load() { // else no claim was ever queued, and no late grant can come
@@ -328,7 +306,7 @@ func (t *Table) async(ctx context.Context, run func(ctx context.Context)) {
 
 // Probe sends a command that changes nothing, by the same way as those of locks: it releases a claim that
 // never was. The error is ErrClosed once stop is closed, or an *Error.
-func (t *Table) Probe(ctx context.Context, op string, label Label, ttl time.Duration, stop <-chan struct{}, most time.Duration) error {
+func (t *Table) Probe(ctx context.Context, op string, label retry.Label, ttl time.Duration, stop <-chan struct{}, most time.Duration) error {
 	r := guardstore.Release{Key: label.Key, Owner: t.newOwner(guardstore.Exclusive), TTL: ttl}
 	call := retry.NewCall(t.Calls, op, label, t.release, r)
 	_, err := call.Run(ctx, stop, call.Begun.Add(most))
@@ -343,7 +321,7 @@ func (t *Table) Probe(ctx context.Context, op string, label Label, ttl time.Dura
 
 // Forget deletes the record that a key has now. The command names that record: executed late, or once more, it does
 // not delete a newer one. The error is ErrClosed once stop is closed, or an *Error.
-func (t *Table) Forget(ctx context.Context, s guardstore.Recorder, label Label, stop <-chan struct{}) (guardstore.ForgetStatus, error) {
+func (t *Table) Forget(ctx context.Context, s guardstore.Recorder, label retry.Label, stop <-chan struct{}) (guardstore.ForgetStatus, error) {
 	look := retry.NewCall(t.Calls, forgetOp, label, s.Recorded, label.Key)
 	id, err := look.Run(ctx, stop, look.Begun.Add(t.Calls.Timeout))
 	switch {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // notifier brings the messages for this process to the claims that wait, and to the holds that
@@ -149,7 +151,7 @@ type finished struct {
 }
 
 type finishedClaim struct {
-	label   Label
+	label   retry.Label
 	release guardstore.Release
 }
 
@@ -164,7 +166,7 @@ func (f *finished) find(owner string) (c finishedClaim, known bool) {
 
 // noteFinished notes that a claim is finished, once its release was answered, or failed. Done sooner, a
 // late message could cause a second release, which overtakes the first and makes the hold look lost.
-func (n *notifier) noteFinished(label Label, r guardstore.Release) {
+func (n *notifier) noteFinished(label retry.Label, r guardstore.Release) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f, c := &n.finished, finishedClaim{label, r}
@@ -211,7 +213,7 @@ func (t *Table) checkRevoked(g *grant) {
 	t.mu.Unlock()
 	reply, err := t.check(context.Background(), checkOp, label, g, Patience{Most: t.watchdog.Deadline(&g.Grant).Until()})
 	if err == nil && !reply.Held {
-		t.watchdog.End(&g.Grant, ErrRevoked)
+		t.watchdog.End(&g.Grant, watchdog.ErrRevoked)
 	}
 }
 

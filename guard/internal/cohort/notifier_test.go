@@ -18,7 +18,7 @@ import (
 func TestFinished_AreTheLatest(t *testing.T) {
 	n := new(notifier)
 	for i := range 2*mostFinished + 2 {
-		n.noteFinished(Label{}, guardstore.Release{Owner: strconv.Itoa(i)})
+		n.noteFinished(retry.Label{}, guardstore.Release{Owner: strconv.Itoa(i)})
 		for back, want := range map[int]bool{0: true, mostFinished - 1: i >= mostFinished-1, mostFinished: false} {
 			_, known := n.finished.find(strconv.Itoa(i - back))
 			require.Equal(t, want, known, "%d, %d back", i, back)
@@ -91,12 +91,12 @@ func TestTable_ProbeAndForget(t *testing.T) {
 	refused := &guardstore.RefusedError{Err: errLate}
 	synctest.Test(t, func(t *testing.T) {
 		s := new(calls)
-		table := &Table{Config: Config{Instance: "me", Calls: &Policy{Timeout: time.Second, AttemptTimeout: time.Second}}, release: s.Release}
+		table := &Table{Config: Config{Instance: "me", Calls: &retry.Policy{Timeout: time.Second, AttemptTimeout: time.Second}}, release: s.Release}
 		probe := func(stop <-chan struct{}) error {
-			return table.Probe(t.Context(), "ping", Label{Key: "k"}, time.Minute, stop, time.Second)
+			return table.Probe(t.Context(), "ping", retry.Label{Key: "k"}, time.Minute, stop, time.Second)
 		}
 		forget := func(stop <-chan struct{}) (guardstore.ForgetStatus, error) {
-			return table.Forget(t.Context(), s, Label{Key: "k"}, stop)
+			return table.Forget(t.Context(), s, retry.Label{Key: "k"}, stop)
 		}
 		require.NoError(t, probe(nil))
 		assert.Equal(t, guardstore.Release{Key: "k", Owner: "me-1", TTL: time.Minute}, s.released)

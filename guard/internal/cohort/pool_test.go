@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 func one(r *cohort.Request) { r.Limit = 2 } // of two permits
@@ -118,7 +119,7 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 // then have claimed the key anew, and are not given the old grant, new as it was when its work ended.
 func TestPool_AReadersGrantServesNobodyAfterIt(t *testing.T) {
 	for name, meanwhile := range map[string]func(h *cohort.Hold){
-		"revoked": func(h *cohort.Hold) { h.End(cohort.ErrRevoked) },
+		"revoked": func(h *cohort.Hold) { h.End(watchdog.ErrRevoked) },
 		"old":     func(*cohort.Hold) { time.Sleep(handover) },
 	} {
 		t.Run(name, func(t *testing.T) { aReadersGrantServesNobodyAfterIt(t, meanwhile) })

@@ -353,7 +353,7 @@ func TestQueue_TheLastAnswerToAClaimThatWaits(t *testing.T) {
 			func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
 				return guardstore.ClaimReply{}, refused
 			},
-			func(err error) bool { return errors.As(err, new(*cohort.Error)) },
+			func(err error) bool { return errors.As(err, new(*retry.Error)) },
 		},
 		{
 			says(guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record}),
@@ -474,7 +474,7 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 		"silent": {
 			unanswered, wait + timeout,
 			func(b *bench, c *caller) {
-				var failure *cohort.Error
+				var failure *retry.Error
 				require.ErrorAs(b, c.err, &failure)
 				assert.Equal(b, "acquire", failure.Op)
 				assert.Equal(b, "k", failure.Key)

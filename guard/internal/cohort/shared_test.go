@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // The tests of this file are about readers that leave while others hold the same grant.
@@ -97,7 +98,7 @@ func TestShared_ReadersThatLeaveTogetherAskOnce(t *testing.T) {
 
 // The loss is the error of the reader that asks, and ends the work of the others.
 func TestShared_AReaderThatLeavesLearnsOfTheLoss(t *testing.T) {
-	for want, reply := range map[error]guardstore.RenewReply{cohort.ErrNotHeld: {}, cohort.ErrRevoked: {Revoked: true}} {
+	for want, reply := range map[error]guardstore.RenewReply{watchdog.ErrNotHeld: {}, watchdog.ErrRevoked: {Revoked: true}} {
 		s := &store{acquire: mint, renew: func(context.Context) guardstore.RenewReply { return reply }}
 		inBubble(t, s, func(b *bench) {
 			first, second := b.read(), b.read()
@@ -166,9 +167,9 @@ func TestShared_AReaderThatLeavesAfterTheEnd(t *testing.T) {
 		first, second := b.read(), b.read()
 		time.Sleep(believed)
 		b.close()
-		var failure *cohort.Error
+		var failure *retry.Error
 		require.ErrorAs(b, first.ends(), &failure)
-		assert.Equal(b, cohort.Error{Op: "check", Key: "k", Err: cohort.ErrClosed}, *failure)
+		assert.Equal(b, retry.Error{Op: "check", Key: "k", Err: cohort.ErrClosed}, *failure)
 		require.NoError(b, second.ends())
 	})
 }
@@ -210,7 +211,7 @@ func TestHold_ARenewalAfterAHandOver(t *testing.T) {
 
 // No check moves the expiry, and its answer is that of the call.
 func TestHold_Check(t *testing.T) {
-	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, cohort.ErrNotHeld: {}, cohort.ErrRevoked: {Revoked: true}} {
+	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, watchdog.ErrNotHeld: {}, watchdog.ErrRevoked: {Revoked: true}} {
 		s := &store{acquire: mint, renew: func(context.Context) guardstore.RenewReply { return reply }}
 		inBubble(t, s, func(b *bench) {
 			h, holder := b.has(b.comes()), new(noHolder)
@@ -265,7 +266,7 @@ func TestHold_ARevocationIsAskedForUntilTheDeadline(t *testing.T) {
 		require.NoError(b, h.Err())
 		s.change(func() { silent = false })
 		time.Sleep(attempt + 200*time.Millisecond)
-		require.ErrorIs(b, h.Err(), cohort.ErrRevoked)
+		require.ErrorIs(b, h.Err(), watchdog.ErrRevoked)
 		_ = h.Unwatch(holder)
 		_ = b.ends(h)
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
@@ -16,7 +17,7 @@ import (
 // Config is what a Table needs.
 type Config struct {
 	Store    guardstore.Store
-	Calls    *Policy       // of each command
+	Calls    *retry.Policy // of each command
 	Tasks    *task.Group   // owns its goroutines
 	Instance string        // the beginning of each owner; without '-'
 	Handover time.Duration // for how long after its grant a lock passes from caller to caller
@@ -49,7 +50,7 @@ type Table struct {
 
 	acquire     func(context.Context, guardstore.Claim) (guardstore.ClaimReply, error) // of Store
 	release     func(context.Context, guardstore.Release) (guardstore.ReleaseReply, error)
-	finished    func(Label, guardstore.Release) // of the notifier
+	finished    func(retry.Label, guardstore.Release) // of the notifier
 	watchdog    *watchdog.Watchdog
 	notifier    *notifier
 	owners      atomic.Uint64 // made so far
@@ -65,7 +66,7 @@ type Table struct {
 func New(c Config) *Table {
 	t := &Table{acquire: c.Store.Acquire, release: c.Store.Release, cohorts: make(map[id]*cohort)}
 	calls, onFailure := *c.Calls, c.Calls.OnFailure
-	calls.OnFailure = func(ctx context.Context, op string, label Label, err error) {
+	calls.OnFailure = func(ctx context.Context, op string, label retry.Label, err error) {
 		t.watchdog.RenewAll() // what made the command fail may have lost the holds of this process
 		if onFailure != nil {
 			onFailure(ctx, op, label, err)

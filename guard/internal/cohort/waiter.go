@@ -15,7 +15,7 @@ import (
 
 // Request is what a caller wants.
 type Request struct {
-	Label    Label // with the key
+	Label    retry.Label // with the key
 	TTL      time.Duration
 	Limit    guardstore.Limit
 	Metadata string
@@ -164,7 +164,7 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 	switch {
 	case err != nil:
 		err = w.failure(ctx, call, err)
-		if failure := (*Error)(nil); errors.As(err, &failure) {
+		if failure := (*retry.Error)(nil); errors.As(err, &failure) {
 			c.failAll(err)
 		}
 		c.addClaim(ctx, cl, nil)
@@ -250,7 +250,7 @@ func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 		return got
 	case asked, !w.waited.Busy:
 		// The lock is not known to be busy: the claim for this call is unanswered.
-		return result{err: &Error{Op: acquireOp, Key: w.Label.Key, Err: retry.ErrNoAnswer}}
+		return result{err: &retry.Error{Op: acquireOp, Key: w.Label.Key, Err: retry.ErrNoAnswer}}
 	}
 	return result{err: ErrBusy}
 }

@@ -8,7 +8,7 @@
 // has the expiry of each. The hash has a ttl, and no hash means that the key is free. Next to it
 // redlatch:{order:42}:last remembers the last fence for at least a minute, :queue the claims that wait
 // and the tombstones, and :seen when each asked last. A lock's keys share one slot of a
-// cluster: package rediskey escapes a key for that. Messages go to the channel
+// cluster: LockKey escapes a key for that. Messages go to the channel
 // redlatch:grant:<instance>.
 //
 // Each step is one script in lua/, on the keys of one lock, and has a variable in scripts.go. It

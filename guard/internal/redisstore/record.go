@@ -5,11 +5,10 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
 
 // recordKey is where the record of a lock is.
-func (s *Store) recordKey(key string) string { return rediskey.Record(s.prefix, key) }
+func (s *Store) recordKey(key string) string { return RecordKey(s.prefix, key) }
 
 // The words of the scripts for the states of a record.
 var (

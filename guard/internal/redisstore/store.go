@@ -11,7 +11,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
-	"github.com/redlatch/redlatch/guard/internal/rediskey"
 )
 
 // Store is the Store of one Redis: standalone, Sentinel or Cluster.
@@ -62,7 +61,7 @@ func New(client redis.UniversalClient, c Config) *Store {
 func (s *Store) Close() error { return s.conn.Close() }
 
 // channel is where an instance gets the message to ask.
-func (s *Store) channel(instance string) string { return rediskey.Channel(s.prefix, instance) }
+func (s *Store) channel(instance string) string { return Channel(s.prefix, instance) }
 
 // Server names the server of a key. Servers fail independently: the nodes of a cluster.
 func (s *Store) Server(ctx context.Context, key string) string {
@@ -72,11 +71,11 @@ func (s *Store) Server(ctx context.Context, key string) string {
 // Channels is how scripts take the prefix of the channels: see acquire.lua.
 func (s *Store) Channels() string { return s.channels }
 
-func (s *Store) lockKey(key string) string { return rediskey.Lock(s.prefix, key) }
+func (s *Store) lockKey(key string) string { return LockKey(s.prefix, key) }
 
 // keys are slices of one string. The lock is the beginning of the queue.
 func (s *Store) keys(key string) [5]string {
-	base := s.prefix + ":{" + rediskey.Tag(key) + "}"
+	base := s.prefix + ":{" + escape(key) + "}"
 	all := base + ":queue" + base + ":last" + base + ":seen" + base + ":holders"
 	queue := len(base) + len(":queue")
 	last := queue + len(base) + len(":last")

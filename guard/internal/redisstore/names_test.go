@@ -1,4 +1,4 @@
-package rediskey_test
+package redisstore_test
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/internal/rediskey"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 func TestKey_LockHasOneTagAndComesBack(t *testing.T) {
@@ -16,12 +16,12 @@ func TestKey_LockHasOneTagAndComesBack(t *testing.T) {
 	for _, key := range []string{
 		"order:42", "{", "}", "}{", "{}", `\`, `\\`, `\)`, `\}`, `}\`, "a}b", `a\)b`, ")", " ", "订单", "*?[a]", "redlatch:{x}",
 	} {
-		lock := rediskey.Lock("redlatch", key)
+		lock := redisstore.LockKey("redlatch", key)
 		assert.Empty(t, seen[lock], "%q is that of %q, too", lock, key)
 		seen[lock] = key
 		assert.Equal(t, 1, strings.Count(lock, "}"), "%q: the first ends the tag", lock)
 		assert.True(t, strings.HasPrefix(lock, "redlatch:{") && strings.HasSuffix(lock, "}"), lock)
-		back, ok := rediskey.Of("redlatch", lock)
+		back, ok := redisstore.KeyOf("redlatch", lock)
 		require.True(t, ok, lock)
 		assert.Equal(t, key, back)
 	}
@@ -32,7 +32,7 @@ func TestKey_WhatIsNoLock(t *testing.T) {
 	for _, name := range []string{
 		"", "redlatch", "redlatch:{}", "redlatch:{k}:queue", "redlatch:{k", "other:{k}", "redlatch:instance:0123", `redlatch:{a\b}`, `redlatch:{a\}`, "redlatch:{a}b}",
 	} {
-		_, ok := rediskey.Of("redlatch", name)
+		_, ok := redisstore.KeyOf("redlatch", name)
 		assert.False(t, ok, name)
 	}
 }
@@ -40,15 +40,15 @@ func TestKey_WhatIsNoLock(t *testing.T) {
 // Programs of different versions share these.
 func TestKey_Names(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "redlatch:{order:42}", rediskey.Lock("redlatch", "order:42"))
-	assert.Equal(t, "redlatch:{order:42}:once", rediskey.Record("redlatch", "order:42"))
-	assert.Equal(t, "redlatch:grant:0123", rediskey.Channel("redlatch", "0123"))
+	assert.Equal(t, "redlatch:{order:42}", redisstore.LockKey("redlatch", "order:42"))
+	assert.Equal(t, "redlatch:{order:42}:once", redisstore.RecordKey("redlatch", "order:42"))
+	assert.Equal(t, "redlatch:grant:0123", redisstore.Channel("redlatch", "0123"))
 }
 
 func TestKey_APrefixThatIsNone(t *testing.T) {
 	t.Parallel()
-	assert.Empty(t, rediskey.PrefixFault("shop:guard"))
+	assert.Empty(t, redisstore.PrefixFault("shop:guard"))
 	for _, prefix := range []string{"", "{", "shop}", "a\xff"} {
-		assert.Contains(t, rediskey.PrefixFault(prefix), "must be UTF-8, not empty and without braces", prefix)
+		assert.Contains(t, redisstore.PrefixFault(prefix), "must be UTF-8, not empty and without braces", prefix)
 	}
 }

@@ -1,4 +1,4 @@
-package drain_test
+package task_test
 
 import (
 	"sync"
@@ -6,13 +6,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/guard/internal/drain"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-func TestDrain_ClosesInTwoSteps(t *testing.T) {
+func TestGate_ClosesInTwoSteps(t *testing.T) {
 	t.Parallel()
-	g := drain.New()
+	g := task.NewGate()
 	enter := func(nested bool) bool {
 		_, open := g.Enter(nested)
 		return open
@@ -31,17 +30,17 @@ func TestDrain_ClosesInTwoSteps(t *testing.T) {
 	assert.False(t, enter(true), "nobody gets in any more")
 }
 
-func TestDrain_CloseDrains(t *testing.T) {
+func TestGate_CloseDrains(t *testing.T) {
 	t.Parallel()
-	g := drain.New()
+	g := task.NewGate()
 	g.Close()
 	assert.True(t, task.IsClosed(g.Draining()))
 	g.Drain()
 }
 
-func TestDrain_StopIsThatOfTheWork(t *testing.T) {
+func TestGate_StopIsThatOfTheWork(t *testing.T) {
 	t.Parallel()
-	g := drain.New()
+	g := task.NewGate()
 	outer, _ := g.Enter(false)
 	inner, _ := g.Enter(true)
 	g.Drain()
@@ -51,9 +50,9 @@ func TestDrain_StopIsThatOfTheWork(t *testing.T) {
 	assert.True(t, task.IsClosed(inner))
 }
 
-func TestDrain_IdleWhenAllLeft(t *testing.T) {
+func TestGate_IdleWhenAllLeft(t *testing.T) {
 	t.Parallel()
-	g := drain.New()
+	g := task.NewGate()
 	assert.True(t, task.IsClosed(g.Idle()), "nobody has come yet")
 	const n = 100
 	for range n {

@@ -1,4 +1,4 @@
-package heartbeat
+package cohort
 
 import (
 	"context"
@@ -18,14 +18,14 @@ const (
 	life     = time.Minute      // of each of them
 )
 
-// Heartbeat writes the name of this process to the store.
+// Heartbeat writes the name of this process to the store while it holds or wants a lock.
 type Heartbeat struct {
-	Config
+	HeartbeatConfig
 	due atomic.Int64 // a clock.Instant
 }
 
-// Config is what a Heartbeat needs.
-type Config struct {
+// HeartbeatConfig is what a Heartbeat needs.
+type HeartbeatConfig struct {
 	Store    guardstore.Announcer // nil = nothing is written
 	Tasks    *task.Group          // owns its goroutines
 	Instance string
@@ -33,19 +33,19 @@ type Config struct {
 	Timeout  time.Duration // for one announcement
 }
 
-// New makes a Heartbeat.
-func New(c Config) *Heartbeat { return &Heartbeat{Config: c} }
+// NewHeartbeat makes a Heartbeat.
+func NewHeartbeat(c HeartbeatConfig) *Heartbeat { return &Heartbeat{HeartbeatConfig: c} }
 
-// Touch is called while a lock is held or wanted, with the present instant.
-func (p *Heartbeat) Touch(at clock.Instant) {
-	due := p.due.Load()
-	if p.Store == nil || p.Name == "" || at < clock.Instant(due) || !p.due.CompareAndSwap(due, int64(at.Add(interval))) {
+// Touch announces the name if 20 s have passed since it was announced.
+func (h *Heartbeat) Touch(at clock.Instant) {
+	due := h.due.Load()
+	if h.Store == nil || h.Name == "" || at < clock.Instant(due) || !h.due.CompareAndSwap(due, int64(at.Add(interval))) {
 		return
 	}
-	p.Tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), p.Timeout)
+	h.Tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
 		defer cancel()
-		_ = p.Store.Announce(ctx, p.Instance, p.Name, life)
+		_ = h.Store.Announce(ctx, h.Instance, h.Name, life)
 	})
 }
 

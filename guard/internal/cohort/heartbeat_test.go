@@ -1,4 +1,4 @@
-package heartbeat_test
+package cohort_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/heartbeat"
+	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -33,7 +33,7 @@ func (s *announcer) Announce(ctx context.Context, instance, name string, life ti
 func TestHeartbeat_TouchAnnouncesNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := &announcer{takes: time.Hour}, task.NewGroup()
-		p := heartbeat.New(heartbeat.Config{Store: s, Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second})
+		p := cohort.NewHeartbeat(cohort.HeartbeatConfig{Store: s, Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second})
 		begun := time.Now()
 		for range 61 { // a minute
 			p.Touch(clock.Now())
@@ -49,8 +49,8 @@ func TestHeartbeat_TouchAnnouncesNowAndThen(t *testing.T) {
 func TestHeartbeat_WithoutANameAnnouncesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := &announcer{}, task.NewGroup()
-		heartbeat.New(heartbeat.Config{Store: s, Tasks: g, Instance: "0123", Timeout: time.Second}).Touch(clock.Now())
-		heartbeat.New(heartbeat.Config{Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second}).Touch(clock.Now())
+		cohort.NewHeartbeat(cohort.HeartbeatConfig{Store: s, Tasks: g, Instance: "0123", Timeout: time.Second}).Touch(clock.Now())
+		cohort.NewHeartbeat(cohort.HeartbeatConfig{Tasks: g, Instance: "0123", Name: "web-7:1", Timeout: time.Second}).Touch(clock.Now())
 		<-g.Close()
 		assert.Empty(t, s.names)
 	})

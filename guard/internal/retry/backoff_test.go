@@ -1,4 +1,4 @@
-package backoff_test
+package retry_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/guard/internal/backoff"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 func within(t *testing.T, most, got time.Duration) {
@@ -19,19 +19,19 @@ func within(t *testing.T, most, got time.Duration) {
 
 func TestBackoff_FailuresMakeThePauseLonger(t *testing.T) {
 	t.Parallel()
-	var p backoff.Backoff
+	var p retry.Backoff
 	for range 30 { // the longest pause is random
-		p.Well()
+		p.Reset()
 		for most := 100 * time.Millisecond; most < 10*time.Second; most *= 2 {
-			within(t, most, p.Failed(0))
+			within(t, most, p.Next(0))
 		}
-		within(t, 10*time.Second, p.Failed(10*time.Second))
-		within(t, 10*time.Second, p.Failed(10*time.Second))
+		within(t, 10*time.Second, p.Next(10*time.Second))
+		within(t, 10*time.Second, p.Next(10*time.Second))
 	}
-	within(t, 100*time.Millisecond, p.Failed(10*time.Second+1))
-	within(t, 200*time.Millisecond, p.Failed(0))
-	within(t, time.Second, p.Well())
-	within(t, 100*time.Millisecond, p.Failed(0))
+	within(t, 100*time.Millisecond, p.Next(10*time.Second+1))
+	within(t, 200*time.Millisecond, p.Next(0))
+	within(t, time.Second, p.Reset())
+	within(t, 100*time.Millisecond, p.Next(0))
 }
 
 // One of a thousand pauses is in each tenth of the range: that none is happens in one of 10^44 runs.
@@ -39,7 +39,7 @@ func TestBackoff_PausesAreOfTheWholeRange(t *testing.T) {
 	t.Parallel()
 	tenths := map[time.Duration]bool{}
 	for range 1000 {
-		tenths[(new(backoff.Backoff).Failed(0)-50*time.Millisecond-1)/(5*time.Millisecond)] = true
+		tenths[(new(retry.Backoff).Next(0)-50*time.Millisecond-1)/(5*time.Millisecond)] = true
 	}
 	assert.Len(t, tenths, 10)
 }
@@ -61,7 +61,7 @@ func TestBackoff_APauseEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
-				backoff.Pause(test.ctx, test.stop, time.Minute)
+				retry.Pause(test.ctx, test.stop, time.Minute)
 				assert.Equal(t, test.want, time.Since(begun))
 			})
 		})

@@ -1,4 +1,4 @@
-package names_test
+package keyformat_test
 
 import (
 	"fmt"
@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/internal/names"
+	"github.com/redlatch/redlatch/guard/internal/keyformat"
 )
 
-// Formats that are made of values are many, and each name is a metric of its own.
+// Names that are made of values are many, and each name is a metric of its own.
 func TestFormats_OnlySoManyFormatsBecomeNames(t *testing.T) {
-	var formats names.Formats
-	for i := range names.MaxFormats {
+	var formats keyformat.Names
+	for i := range keyformat.MaxNames {
 		format := fmt.Sprintf("tenant%d:%%d", i)
 		require.Equal(t, fmt.Sprintf("tenant%d:*", i), formats.Name(format))
 	}
@@ -25,7 +25,7 @@ func TestFormats_OnlySoManyFormatsBecomeNames(t *testing.T) {
 }
 
 func TestFormats_AVerbIsAStar(t *testing.T) {
-	var formats names.Formats
+	var formats keyformat.Names
 	for format, want := range map[string]string{
 		"order:%d": "order:*", "t:%s:o:%05d": "t:*:o:*", "%+.2f%%:%[1]v": "*%:*", "o:%*d": "o:*", "100%%": "",
 	} {
@@ -34,8 +34,8 @@ func TestFormats_AVerbIsAStar(t *testing.T) {
 }
 
 func TestFormats_ATextWithoutAVerbIsNoName(t *testing.T) {
-	var formats names.Formats
-	for i := range 2 * names.MaxFormats {
+	var formats keyformat.Names
+	for i := range 2 * keyformat.MaxNames {
 		assert.Empty(t, formats.Name(""))
 		assert.Empty(t, formats.Name(fmt.Sprintf("order:%d", i)))
 	}
@@ -43,12 +43,12 @@ func TestFormats_ATextWithoutAVerbIsNoName(t *testing.T) {
 }
 
 func TestFormats_AreCountedOnceByMany(t *testing.T) {
-	var formats names.Formats
+	var formats keyformat.Names
 	var named atomic.Int64
 	var callers sync.WaitGroup
 	for range 4 {
 		callers.Go(func() {
-			for i := range 2 * names.MaxFormats {
+			for i := range 2 * keyformat.MaxNames {
 				if formats.Name(fmt.Sprintf("tenant%d:%%d", i)) != "" {
 					named.Add(1)
 				}
@@ -56,5 +56,5 @@ func TestFormats_AreCountedOnceByMany(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	assert.EqualValues(t, 4*names.MaxFormats, named.Load())
+	assert.EqualValues(t, 4*keyformat.MaxNames, named.Load())
 }

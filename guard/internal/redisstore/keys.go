@@ -1,4 +1,4 @@
-package rediskey
+package redisstore
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// PrefixFault says what is wrong with a prefix: nothing if it can be one.
+// PrefixFault returns what is wrong with a prefix, or "".
 func PrefixFault(prefix string) string {
 	if prefix == "" || strings.ContainsAny(prefix, "{}") || !utf8.ValidString(prefix) {
 		return fmt.Sprintf("%q must be UTF-8, not empty and without braces", prefix)
@@ -14,29 +14,29 @@ func PrefixFault(prefix string) string {
 	return ""
 }
 
-// Lock is the key of a lock; what belongs to it has this and a ':' in front of its name. {key}
+// LockKey returns the key of a lock; what belongs to it has this and a ':' in front of its name. {key}
 // is a valid hash tag whatever bytes key holds: a '}' would end the tag early, and one at the
 // start would make it empty, which scatters the keys of one lock over a cluster.
-func Lock(prefix, key string) string { return prefix + ":{" + Tag(key) + "}" }
+func LockKey(prefix, key string) string { return prefix + ":{" + escape(key) + "}" }
 
-// Record is the key of what guard.Once knows of a lock.
-func Record(prefix, key string) string { return Lock(prefix, key) + ":once" }
+// RecordKey returns the key of what guard.Once knows of a lock.
+func RecordKey(prefix, key string) string { return LockKey(prefix, key) + ":once" }
 
-// Tag is a key as it stands between the braces.
-func Tag(key string) string { return escaper.Replace(key) }
+// escape returns a key as it is written between the braces.
+func escape(key string) string { return escaper.Replace(key) }
 
-// Of is the reverse of Lock. It is false for what is no lock's own key, as a tag with a '}' in it.
-func Of(prefix, lock string) (key string, ok bool) {
+// KeyOf is the reverse of LockKey. It is false for what is no lock's own key, as a tag with a '}' in it.
+func KeyOf(prefix, lock string) (key string, ok bool) {
 	tag, begins := strings.CutPrefix(lock, prefix+":{")
 	tag, ends := strings.CutSuffix(tag, "}")
 	if !begins || !ends || tag == "" {
 		return "", false
 	}
 	key = unescaper.Replace(tag)
-	return key, Tag(key) == tag
+	return key, escape(key) == tag
 }
 
-// Channel is where an instance gets its messages.
+// Channel returns the name of the channel of an instance.
 func Channel(prefix, instance string) string { return prefix + ":grant:" + instance }
 
 var (

@@ -1,4 +1,4 @@
-package names
+package keyformat
 
 import (
 	"maps"
@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// MaxFormats is how many formats become names. A program writes few. One that builds its
-// formats from values must not make a new metric of each.
-const MaxFormats = 256
+// MaxNames is how many formats become names. A program has few formats, unless it builds them from
+// values: such formats must not make a new metric each.
+const MaxNames = 256
 
-// Formats are those that became names. The zero value knows none. Its methods may be called
-// from many goroutines.
-type Formats struct {
+// Names has the names of locks by format. The zero value is empty and ready to use, by many
+// goroutines.
+type Names struct {
 	mu    sync.Mutex
 	names atomic.Pointer[map[string]string] // by format; replaced, never changed
 }
@@ -23,23 +23,23 @@ type Formats struct {
 var verb = regexp.MustCompile(`%[^a-zA-Z%]*[a-zA-Z]|%%`)
 
 // Name gives the name that a format makes: its text with a * for each verb, if it has one and is
-// one of the first MaxFormats. Else it is "". A text without a verb may have a value in it.
-func (f *Formats) Name(format string) string {
+// one of the first MaxNames. Else it is "". A text without a verb may have a value in it.
+func (n *Names) Name(format string) string {
 	if !strings.Contains(format, "%") {
 		return ""
 	}
-	if name, known := f.load()[format]; known {
+	if name, known := n.load()[format]; known {
 		return name
 	}
-	return f.add(format)
+	return n.add(format)
 }
 
 // add gives a format its name if there is room.
-func (f *Formats) add(format string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	names := f.load()
-	if name, known := names[format]; known || len(names) >= MaxFormats {
+func (n *Names) add(format string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	names := n.load()
+	if name, known := names[format]; known || len(names) >= MaxNames {
 		return name
 	}
 	names = maps.Clone(names)
@@ -47,12 +47,12 @@ func (f *Formats) add(format string) string {
 		names = make(map[string]string)
 	}
 	names[format] = nameOf(format)
-	f.names.Store(&names)
+	n.names.Store(&names)
 	return names[format]
 }
 
-func (f *Formats) load() map[string]string {
-	if names := f.names.Load(); names != nil {
+func (n *Names) load() map[string]string {
+	if names := n.names.Load(); names != nil {
 		return *names
 	}
 	return nil
