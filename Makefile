@@ -31,23 +31,29 @@ FUZZTIME ?= 30s
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## Show what there is to run
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help: # What one needs for a change
+	@awk 'BEGIN { FS = ":.* ## " } /^[a-z]+:.* ## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo '  make help-all    All targets'
+
+.PHONY: help-all
+help-all:
+	@awk 'BEGIN { FS = ":.* ###? " } /^[a-z]+:.* ###? / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: redis
-redis: ## Install redis-server if it is missing
+redis: ### Install redis-server if it is missing
 	@./scripts/install.sh redis-server
 
 .PHONY: postgres
-postgres: ## Install PostgreSQL if it is missing, for the tests of guardsql, guardriver and examples
+postgres: ### Install PostgreSQL if it is missing, for the tests of guardsql, guardriver and examples
 	@./scripts/install.sh postgresql
 
 .PHONY: mariadb
-mariadb: ## Install MariaDB if it is missing, for the tests of guardsql
+mariadb: ### Install MariaDB if it is missing, for the tests of guardsql
 	@./scripts/install.sh mariadb-server
 
 .PHONY: test
 test: ## Run all tests once, with the race detector, on a real redis-server
+	@echo "make test installs what is missing of redis-server, PostgreSQL, MariaDB, Chromium and promtool"
 	@$(MAKE) -j 3 test-packages test-model test-browser alerts; beside=$$?; $(MAKE) test-bench && exit $$beside
 
 .PHONY: quick
@@ -61,12 +67,12 @@ test-packages: redis postgres mariadb
 # What the oldest versions lack is found by those of go.mod; go fetches that Go by itself. Two tools
 # and the shop of guard_test.go take the Go of go.work, which is newer.
 .PHONY: floor
-floor: redis postgres mariadb ## Test guard and what is in its module on the oldest Go and go-redis, those of go.mod
+floor: redis postgres mariadb ### Test guard and what is in its module on the oldest Go and go-redis, those of go.mod
 	@export GOWORK=off GOTOOLCHAIN=go$$(awk '$$1 == "go" { print $$2 }' go.mod) && \
 	$(GO) test -count=1 -parallel 4 -timeout 15m $$($(GO) list ./... | grep -v -e /redlatch$$ -e /internal/mutants$$ -e /internal/release)
 
 .PHONY: newest
-newest: redis postgres mariadb ## Test the same on the newest go-redis
+newest: redis postgres mariadb ### Test the same on the newest go-redis
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp go.mod go.sum "$$dir" && export GOWORK=off && \
 	$(GO) get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@latest && \
 	$(GO) test -modfile="$$dir/go.mod" -count=1 -parallel 4 -timeout 15m ./...
@@ -76,7 +82,7 @@ test-model: redis # without the race detector, which makes searches and simulati
 	$(TEST) -timeout 10m ./guard/internal/model/... ./internal/capacity
 
 .PHONY: model
-model: redis ## Search the models within larger bounds, and break each rule: minutes, some gigabytes
+model: redis ### Search the models within larger bounds, and break each rule: minutes, some gigabytes
 	$(GO) test -count=1 -timeout 60m -v -p 1 ./guard/internal/model/... -large
 
 .PHONY: test-bench
@@ -89,7 +95,7 @@ test-browser: redis # in Chromium, where it can be had; REDLATCH_REQUIRE_CHROMIU
 	$(TEST) -timeout 5m $(BROWSER)
 
 .PHONY: alerts
-alerts: ## Test the alerts with promtool, where it can be had; REDLATCH_REQUIRE_PROMTOOL=1 insists
+alerts: ### Test the alerts with promtool, where it can be had; REDLATCH_REQUIRE_PROMTOOL=1 insists
 	@./scripts/install.sh promtool || test '$(REDLATCH_REQUIRE_PROMTOOL)' != 1
 	$(TEST) -run '^TestAlerts' ./examples/observability
 
@@ -99,17 +105,17 @@ docs: redis ## Check the documents: links, words per page, snippets, facts, righ
 	$(TEST) -run '^Test(ACL|Alerts|Doctor_TheDocumented|Names|Table|Usage)' ./guard ./guard/inspect ./cmd/redlatch/... ./examples/observability ./internal/capacity ./middleware/internal/outcome
 
 .PHONY: screenshots
-screenshots: redis ## Make the pictures of the page of locks anew, in docs/page
+screenshots: redis ### Make the pictures of the page of locks anew, in docs/page
 	@./scripts/install.sh chromium
 	$(GO) test -count=1 -timeout 5m -run '^TestPageInABrowser$$' $(BROWSER) -screenshots '$(CURDIR)/docs/page'
 
 .PHONY: cover
-cover: redis postgres mariadb ## Print how much of guard, guardsql, the adapters and tracing the tests run
+cover: redis postgres mariadb ### Print how much of guard, guardsql, the adapters and tracing the tests run
 	@GO='$(GO)' ./scripts/cover.sh
 
 .PHONY: race
 race: COUNT ?= 3
-race: redis postgres mariadb ## Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
+race: redis postgres mariadb ### Hunt for rare schedules: all tests shuffled, COUNT times on 1 and on 4 threads
 	$(GO) test -race -count=$(COUNT) -parallel 4 -cpu 1,4 -shuffle on -timeout 60m $(PACKAGES)
 
 .PHONY: lint
@@ -123,11 +129,11 @@ lint: ## Check style, import walls, formatting, every go.mod, and what is in the
 	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 .PHONY: vuln
-vuln: ## Say which known holes the code of each module reaches
+vuln: ### Say which known holes the code of each module reaches
 	GOWORK=off $(EACH) $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 .PHONY: tidy
-tidy: ## Tidy every go.mod
+tidy: ### Tidy every go.mod
 	GOWORK=off $(EACH) $(GO) mod tidy
 	rm -f go.work.sum # else it keeps lines that nothing needs
 	$(GO) list -m all >/dev/null && $(GO) list -deps -test work >/dev/null # both write what they need
@@ -137,62 +143,62 @@ fmt: ## Format the code
 	$(GOLANGCI_LINT) fmt ./...
 
 .PHONY: bench
-bench: redis ## Compare with other lock libraries, with ARGS; writes bench/RESULTS.md
+bench: redis ### Compare with other lock libraries, with ARGS; writes bench/RESULTS.md
 	cd bench && $(GO) run . $(ARGS)
 
 .PHONY: faults
-faults: redis ## Hurt the locks of other libraries as ours, with ARGS, and print what came of it: three minutes
+faults: redis ### Hurt the locks of other libraries as ours, with ARGS, and print what came of it: three minutes
 	cd bench && $(GO) run ./faults $(ARGS)
 
 .PHONY: microbench
 microbench: COUNT ?= 1
-microbench: redis ## Run the Go benchmarks that match BENCH, COUNT times
+microbench: redis ### Run the Go benchmarks that match BENCH, COUNT times
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) -timeout 60m $$($(GO) list work)
 
 .PHONY: capacity
-capacity: redis ## Measure what locks cost Redis, and simulate 10,000 processes: minutes, some gigabytes
+capacity: redis ### Measure what locks cost Redis, and simulate 10,000 processes: minutes, some gigabytes
 	$(GO) test -count=1 -timeout 30m -v ./internal/capacity -large
 
 .PHONY: fuzz
-fuzz: redis ## Run every fuzz target for FUZZTIME
+fuzz: redis ### Run every fuzz target for FUZZTIME
 	GO='$(GO)' FUZZTIME='$(FUZZTIME)' ./scripts/fuzz.sh
 
 .PHONY: chaos
 chaos: SEED ?= 0
 chaos: DURATION ?= 3m
-chaos: redis ## Hurt locks for DURATION on TOPOLOGY (all if empty), drawn from SEED, then on broken libraries
+chaos: redis ### Hurt locks for DURATION on TOPOLOGY (all if empty), drawn from SEED, then on broken libraries
 	$(GO) test -race -count=1 -timeout 120m -v ./guard/internal/chaos -seed '$(SEED)' -duration '$(DURATION)' -topology '$(TOPOLOGY)'
 	$(GO) run ./internal/mutants -chaos
 
 .PHONY: release
-release: ## Say what releasing VERSION would do, and check that it can be
+release: ### Say what releasing VERSION would do, and check that it can be
 	GO='$(GO)' ./scripts/release.sh '$(VERSION)'
 
 .PHONY: dist
-dist: ## Make the files of the release VERSION: the command with completion and manual pages, a bill of materials, checksums
+dist: ### Make the files of the release VERSION: the command with completion and manual pages, a bill of materials, checksums
 	GO='$(GO)' ./scripts/dist.sh '$(VERSION)'
 
 .PHONY: several
 several: FOR ?= 1m
-several: redis ## Take several keys at once in several processes, FOR a while, on each topology
+several: redis ### Take several keys at once in several processes, FOR a while, on each topology
 	REDLATCH_SEVERAL_FOR='$(FOR)' $(GO) test -race -count=1 -timeout 60m -v -run '^TestSeveral' ./guard
 
 .PHONY: fencing
 fencing: FOR ?= 1m
-fencing: redis postgres mariadb ## Stop processes at random FOR a while: fenced transactions lose no update, others do
+fencing: redis postgres mariadb ### Stop processes at random FOR a while: fenced transactions lose no update, others do
 	REDLATCH_FENCING_FOR='$(FOR)' $(GO) test -count=1 -timeout 60m -v -run '^TestStress_' ./guardsql/internal/dbtest
 
 .PHONY: look
 look: LOCKS ?= 100000
-look: redis ## List LOCKS locks among ten times as many keys, and print what that costs Redis
+look: redis ### List LOCKS locks among ten times as many keys, and print what that costs Redis
 	REDLATCH_MANY_LOCKS='$(LOCKS)' $(GO) test -count=1 -timeout 10m -v -run '^TestManyLocks_' ./guard/inspect
 
 .PHONY: mutants
-mutants: redis postgres ## Change the code of the packages that match ARGS, and print what no test notices
+mutants: redis postgres ### Change the code of the packages that match ARGS, and print what no test notices
 	$(GO) run ./internal/mutants $(ARGS)
 
 .PHONY: example
-example: ## Run the orders example with ARGS
+example: ### Run the orders example with ARGS
 	$(GO) run ./examples/orders $(ARGS)
 
 .PHONY: ci
