@@ -100,7 +100,7 @@ alerts: ### Test the alerts with promtool, where it can be had; REDLATCH_REQUIRE
 	$(TEST) -run '^TestAlerts' ./examples/observability
 
 .PHONY: docs
-docs: redis ## Check the documents: links, words per page, snippets, facts, rights, exit codes, alerts
+docs: redis ### Check the documents: links, words per page, snippets, facts, rights, exit codes, alerts
 	$(TEST) ./internal/readme
 	$(TEST) -run '^Test(ACL|Alerts|Doctor_TheDocumented|Names|Table|Usage)' ./guard ./guard/inspect ./cmd/redlatch/... ./examples/observability ./internal/capacity ./middleware/internal/outcome
 
