@@ -14,15 +14,19 @@ import (
 	"github.com/redlatch/redlatch/internal/capacity"
 )
 
-const document = "../../docs/operate/capacity.md"
+// What package capacity calculates with is in internal/docs/capacity.md, and what it calculates in
+// docs/operate/capacity.md. -update writes the tables.
+func TestTable_PagesHaveTheCalculatedTables(t *testing.T) {
+	hasTables(t, "../docs/capacity.md", costs(), sizes())
+	hasTables(t, "../../docs/operate/capacity.md", loads())
+}
 
-// The tables in docs/operate/capacity.md are what package capacity calculates with, and calculates. -update
-// writes them.
-func TestTable_GuideHasTheCalculatedTables(t *testing.T) {
+func hasTables(t *testing.T, document string, tables ...string) {
+	t.Helper()
 	text, err := os.ReadFile(document)
 	require.NoError(t, err)
 	guide := string(text)
-	for _, table := range []string{costs(), sizes(), loads()} {
+	for _, table := range tables {
 		head, _, _ := strings.Cut(table, "\n")
 		_, after, found := strings.Cut(guide, head+"\n")
 		require.True(t, found, head)

@@ -18,6 +18,10 @@ import (
 // A fact that a page states, and the line of code that makes it true: in a file, or in the Go files below a directory.
 // Who changes the code finds the page here.
 var facts = []struct{ page, says, where, code string }{
+	{`docs/operate/capacity.md`, `29,000 locks and releases of free keys; 83,000 if`, `internal/docs/capacity.md`, `| free cycle: acquire and release | 35.0 | 29,000 | | free cycle, of 128 callers in one process | 12.0 | 83,000 |`},
+	{`docs/operate/capacity.md`, `5,350 hand-overs`, `internal/docs/capacity.md`, `| hand-over from process to process | 187.0 | 5,350 |`},
+	{`docs/operate/capacity.md`, `196,000 renewals`, `internal/docs/capacity.md`, `| renewal, in pipelines of hundreds | 5.1 | 196,000 |`},
+	{`docs/operate/capacity.md`, `370 bytes with Redis's overhead, a connection 38 kB`, `internal/docs/capacity.md`, `| held lock, with its fence | 370 |`},
 	{`docs/reference/options.md`, "`TTL(d)` | 30 s | 100 ms to 24 h", `guard`, `DefaultTTL = 30 * time.Second`},
 	{`docs/reference/options.md`, "`TTL(d)` | 30 s | 100 ms to 24 h", `guard`, `minTTL = 100 * time.Millisecond maxTTL = 24 * time.Hour`},
 	{`docs/reference/options.md`, "`Metadata(text)` | none | 256 bytes of UTF-8", `guard`, `maxMetadataLength = 256`},
@@ -74,7 +78,9 @@ func TestFacts_AreThoseOfTheCode(t *testing.T) {
 			code = spaced(source(t, f.where))
 			sources[f.where] = code
 		}
-		assert.True(t, strings.Contains(code, f.code), "%s says %q: %s has no %q", f.page, f.says, f.where, f.code)
+		if !strings.Contains(code, f.code) { // the whole code in a message would be no help
+			t.Errorf("%s says %q: %s has no %q", f.page, f.says, f.where, f.code)
+		}
 	}
 }
 
