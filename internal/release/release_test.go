@@ -73,9 +73,9 @@ func TestRelease_ChangelogBeginsWithTheNextVersion(t *testing.T) {
 	_, text, _ = bytes.Cut(text, []byte("\n## "))
 	section, _, _ := bytes.Cut(text, []byte("\n## "))
 	title, section, _ := bytes.Cut(section, []byte("\n"))
-	number, rest, _ := strings.Cut(string(title), ",")
+	number, rest, _ := strings.Cut(string(title), " ")
 	assert.Equal(t, tag, number)
-	if rest == " not tagged yet" {
+	if rest == "(not tagged yet)" {
 		assert.NotContains(t, string(section), "### Changed")
 	}
 }
