@@ -234,6 +234,7 @@ func TestOnce_KeepCountsFromTheEnd(t *testing.T) {
 		"crash": func(g *env, ctx context.Context, _ func()) error {
 			g.s.Fail(errDown) // for this process, until the lease is over
 			<-ctx.Done()
+			time.Sleep(350 * time.Millisecond) // a tenth of the ttl, and some
 			return errBoom
 		},
 	} {

@@ -117,8 +117,12 @@ func (s *storeTest) recorded() guardstore.RecordID {
 func (s *storeTest) recordOutlivesWork() {
 	const keep = 300 * time.Millisecond
 	o := guardstore.Once{Keep: keep, AtMostOnce: true}
-	fence := s.begins("a", o).Fence
-	g := guardstore.Grant{Key: s.key, Owner: "a", Fence: fence, TTL: keep, Keep: keep, Depth: 1}
+	begun, err := s.store.Acquire(s.Context(), guardstore.Claim{Key: s.key, Owner: "a", TTL: keep, Once: &o})
+	s.check(err == nil && begun.Status == guardstore.ClaimHeld, "%+v, %v", begun, err)
+	fence := begun.Fence
+	g := guardstore.Grant{Key: s.key, Owner: "a", Fence: fence, TTL: contractTTL, Depth: 1}
+	s.renewed(g, true) // the lease does not end; the record would
+	g.TTL, g.Keep = keep, keep
 	for end := time.Now().Add(3 * keep); time.Now().Before(end); time.Sleep(keep / 10) {
 		s.renewed(g, true)
 	}
@@ -136,10 +140,10 @@ func (s *storeTest) recordOutlivesWork() {
 	s.check(time.Since(ended) > keep/2, "the record lives shorter than its time: %v", time.Since(ended))
 }
 
-// recordOutlivesLease has an owner crash: the record lives until Keep after the lease.
+// recordOutlivesLease has an owner crash: the record lives until Keep, which is shorter, after the lease.
 func (s *storeTest) recordOutlivesLease() {
 	c := guardstore.Claim{
-		Key: s.key, Owner: "a", TTL: 100 * time.Millisecond, Metadata: "of a", Once: &guardstore.Once{Keep: contractTTL, AtMostOnce: true},
+		Key: s.key, Owner: "a", TTL: time.Second, Metadata: "of a", Once: &guardstore.Once{Keep: 900 * time.Millisecond, AtMostOnce: true},
 	}
 	_, err := s.store.Acquire(s.Context(), c)
 	s.check(err == nil, "acquire: %v", err)

@@ -81,7 +81,7 @@ func TestGrant_AGrantForgetsAFailureThatIsPast(t *testing.T) {
 
 // The commands for a grant, and until when it is certain.
 func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
-	c := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl, Limit: 3, Metadata: "claim's"}
+	c := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl, Limit: 3, Metadata: "claim's", Once: &guardstore.Once{Keep: time.Hour}}
 	r := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: "o~2", Fence: 7, FenceAhead: true}
 	sent := clock.Now().Add(-time.Second)
 	g := watchdog.NewGrant(c, r, sent, true)
@@ -89,7 +89,7 @@ func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
 		Key: "k", Owner: "o~2", Fence: 9, TTL: ttl, Tombstone: true, Limit: 3,
 	}, g.Release(9))
 	g.SetDepth(2)
-	assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o~2", Fence: 7, TTL: ttl, Depth: 2, Limit: 3}, g.Request())
+	assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o~2", Fence: 7, TTL: ttl, Depth: 2, Limit: 3, Keep: time.Hour}, g.Request())
 	assert.True(t, g.FenceAhead)
 	assert.Equal(t, sent.Add(ttl-ttl/10-2*time.Millisecond), g.Deadline())
 	g = watchdog.NewGrant(c, r, sent, false)
