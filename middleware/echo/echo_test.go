@@ -128,7 +128,7 @@ func TestMiddleware_BeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, statusOf(e, "POST /nope"))
 
 	e = echo.New()
-	e.Pre(guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("host:{host}")))
+	e.Pre(guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("method:{method}")))
 	e.POST("/orders/:id/pay", held)
 	assert.Equal(t, http.StatusOK, statusOf(e, "POST /orders/7/pay"))
 }

@@ -110,7 +110,7 @@ func TestMiddleware_BeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	}{
 		{lockOrders(t), 500, 500},
 		{guardecho.Annotate(g, guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}), 500, 500},
-		{guardecho.Middleware(g, guardecho.Lock("host:{host}")), 200, 404},
+		{guardecho.Middleware(g, guardecho.Lock("method:{method}")), 200, 404},
 	} {
 		e := echo.New()
 		e.Pre(row.mw)

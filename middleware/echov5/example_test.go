@@ -72,7 +72,7 @@ func ExampleConfig_ToMiddleware() {
 
 	guarded, err := guardecho.Config{
 		Guard: g,
-		Rule:  guardecho.Lock("tenant:{header:X-Tenant}:order:{id}").Unlocked(func(c *echo.Context) bool { return c.QueryParam("dry_run") == "1" }),
+		Rule:  guardecho.Lock("tenant:{header:X-Tenant}:order:{id}").Unlocked(func(r *http.Request) bool { return r.URL.Query().Get("dry_run") == "1" }),
 	}.ToMiddleware()
 	if err != nil {
 		panic(err)

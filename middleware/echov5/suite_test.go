@@ -18,23 +18,6 @@ func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
 var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: parseKey}
 
-func ruleOf(s adaptertest.Setup) guardecho.Rule {
-	rule := guardecho.LockFunc(nil, s.Options...)
-	switch {
-	case s.Key != nil:
-		rule = guardecho.LockFunc(func(*echo.Context) (string, error) { return s.Key() }, s.Options...)
-	case s.Template != "":
-		rule = guardecho.Lock(s.Template, s.Options...)
-	}
-	if s.OnError != nil {
-		rule = rule.OnError(func(c *echo.Context, err error) error {
-			s.OnError(err)
-			return guardecho.HTTPError(c, err)
-		})
-	}
-	return adaptertest.Change(s, rule).Unlocked(func(*echo.Context) bool { return s.Unlocked })
-}
-
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	e, routes, path := newEcho(), guardecho.Routes{}, adaptertest.Colons(s.Route())
 	var middleware []echo.MiddlewareFunc
@@ -42,11 +25,11 @@ func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	case s.Unguarded:
 	case s.Table:
 		for _, method := range adaptertest.Methods {
-			routes[method+" "+path] = ruleOf(s)
+			routes[method+" "+path] = s.Rule()
 		}
 		e.Use(guardecho.Annotate(s.Guard, routes))
 	default:
-		middleware = []echo.MiddlewareFunc{guardecho.Middleware(s.Guard, ruleOf(s))}
+		middleware = []echo.MiddlewareFunc{guardecho.Middleware(s.Guard, s.Rule())}
 	}
 	e.Match(adaptertest.Methods, path, func(c *echo.Context) error {
 		s.Work(c.Response(), c.Request())

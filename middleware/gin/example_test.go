@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	guardgin "github.com/redlatch/redlatch/middleware/gin"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
 // newGuard stands for guard.New(redisClient).
@@ -102,7 +103,7 @@ func ExampleRule_And() {
 }
 
 // An own page for a busy order, and the usual answer for all else.
-func ExampleRule_OnError() {
+func ExampleContext() {
 	g := newGuard()
 	defer g.Close()
 	lease, err := g.Acquire(context.Background(), guard.Key("order:42"))
@@ -111,12 +112,12 @@ func ExampleRule_OnError() {
 	}
 	defer lease.Release(context.Background())
 
-	rule := guardgin.Lock("order:{id}", guard.NoWait()).OnError(func(c *gin.Context, err error) {
-		if errors.Is(err, guard.ErrBusy) {
+	rule := guardgin.Lock("order:{id}", guard.NoWait()).OnError(func(w http.ResponseWriter, r *http.Request, err error) {
+		if c := guardgin.Context(r); errors.Is(err, guard.ErrBusy) {
 			c.String(http.StatusConflict, "Somebody is paying this order.")
 			return
 		}
-		guardgin.WriteError(c, err)
+		guardhttp.WriteError(w, r, err)
 	})
 	engine := gin.New()
 	engine.POST("/orders/:id/pay", guardgin.Middleware(g, rule), pay)

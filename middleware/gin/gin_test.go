@@ -118,7 +118,8 @@ func TestGin_WriteErrorAborts(t *testing.T) {
 func TestGin_OnErrorLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
-	rule := guardgin.Lock("order:{id}", guard.NoWait()).BusyStatus(423).OnError(func(c *gin.Context, err error) {
+	rule := guardgin.Lock("order:{id}", guard.NoWait()).BusyStatus(423).OnError(func(_ http.ResponseWriter, r *http.Request, err error) {
+		c := guardgin.Context(r)
 		assert.ErrorIs(t, err, guard.ErrBusy)
 		assert.Equal(t, "7", c.Param("id"))
 		c.Status(http.StatusGone)

@@ -1,90 +1,67 @@
 package guardgin
 
 import (
+	"errors"
 	"net/http"
-	"strings"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/middleware/internal/httprequest"
-	"github.com/redlatch/redlatch/middleware/internal/httprule"
-	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+	"github.com/redlatch/redlatch/middleware/internal/httplock"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
-// KeyFunc names what a request locks, by guard.JoinKey for example. It is called once a request,
-// before anything is locked, and from many goroutines at a time; it must not keep c. Its error is
-// answered with its own StatusCode() int and Detail() string if it has them, and else 500.
+// Rule is how the requests of a route are locked: the Rule of guardhttp, which Lock and LockFunc make. Its functions get
+// the request as an *http.Request, with the path parameters as its path values; Context has the *gin.Context.
+type Rule = guardhttp.Rule
+
+// Routes says for routes such as "POST /orders/:id/pay" which locks a request takes. A row is the method and the full path of a
+// route, as the route has it; requests of other routes, and those without one, pass untouched. A row for a route that
+// does not exist locks nothing: see Check. The lock's Name is the row.
+type Routes map[string]Rule
+
+// KeyFunc names what a request locks, by guard.JoinKey for example. It is called once a request, before anything is
+// locked, and from many goroutines at a time; it must not keep c. Its error is answered with its own StatusCode() int
+// and Detail() string if it has them, and else 500.
 type KeyFunc func(c *gin.Context) (string, error)
 
-// ParseKey is the KeyFunc of a template that is not a constant. Its error names the column (in
-// bytes, from 1) at which the template is malformed. The KeyFunc's errors are *guard.KeyError.
-func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(template) }
-
-// Rule is how the requests of a route are locked: the argument of Middleware, and a row of
-// Routes. Lock and LockFunc make one. Its methods give a changed copy; given more than once,
-// the last call counts, but for And and Unlocked.
-type Rule struct{ rule rule }
-
-type (
-	onError = func(c *gin.Context, err error)
-	rule    = httprule.Rule[*gin.Context, onError]
-	locker  = httprule.Locker[*gin.Context, onError]
-)
-
-// Lock is the Rule of a key template, as guardhttp's package comment describes it. opts are those of
-// the lock itself: guard.TTL, guard.Wait and so on. It panics if the template is malformed.
-func Lock(template string, opts ...guard.LockOption) Rule { return Rule{adapter.Lock(template, opts)} }
+// Lock is the Rule of a key template: see guardhttp.Lock.
+func Lock(template string, opts ...guard.LockOption) Rule { return guardhttp.Lock(template, opts...) }
 
 // LockFunc is the Rule of a KeyFunc.
-func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.LockFunc(key, opts)} }
-
-// And adds the key of one more template: all keys, 64 at most, are locked or none, as
-// guard.WithLocks does. It panics if the template is malformed.
-func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
-
-// Unlocked lets requests pass without a lock for which any unlocked returns true. Their context carries
-// the Guard all the same. A nil unlocked is ignored.
-func (r Rule) Unlocked(unlocked func(c *gin.Context) bool) Rule {
-	return Rule{r.rule.Unlocked(unlocked)}
+func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
+	if key == nil {
+		return guardhttp.LockFunc(nil, opts...)
+	}
+	return guardhttp.LockFunc(func(r *http.Request) (string, error) { return key(Context(r)) }, opts...)
 }
 
-// OnError replaces WriteError as what answers guard's errors, and those of a lock that was lost
-// after the handler had begun to write; the request is aborted in any case. Nothing is logged any
-// more. Given nil, WriteError answers.
-func (r Rule) OnError(handle func(c *gin.Context, err error)) Rule {
-	return Rule{r.rule.OnError(handle, handle != nil)}
+// ParseKey is the KeyFunc of a template that is not a constant: see guardhttp.ParseKey.
+func ParseKey(template string) (KeyFunc, error) {
+	key, err := guardhttp.ParseKey(template)
+	if err != nil {
+		return nil, err
+	}
+	return func(c *gin.Context) (string, error) { return key(source(c.Request.Context(), c)) }, nil
 }
 
-// BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503, also for the
-// locks of the handler's own that WriteError answers.
-func (r Rule) BusyStatus(code int) Rule { return Rule{r.rule.BusyStatus(code)} }
-
-// Once serves the requests of a key once, and repeats the first answer to those that come again until keep has
-// passed, as guardhttp.Rule.Once does: keep is 1 ms to 366 days, and the template must name the caller.
-func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
-	return Rule{r.rule.Once(keep, opts)}
+// Context returns the gin.Context of a request that a function of a Rule gets. It must not be kept.
+func Context(r *http.Request) *gin.Context {
+	c, _ := r.Context().Value(contextKey{}).(*gin.Context)
+	return c
 }
 
-// SharedAnswer allows a key of Once that names no caller: every request with the key gets the answer.
-func (r Rule) SharedAnswer() Rule { return Rule{r.rule.SharedAnswer()} }
+type contextKey struct{}
 
-var adapter = httprule.New[onError]("guardgin",
-	httprequest.Placeholders(func(c *gin.Context) *http.Request { return c.Request }, pathParam))
-
-// pathParam gives a parameter as http.ServeMux does: without the slash that gin's wildcards
-// begin with, and decoded once.
-func pathParam(c *gin.Context, name string) (string, error) {
-	value, ok := c.Params.Get(name)
-	if !ok {
-		return "", keytemplate.Unfit("the route has no such path value")
+// Check returns which rows lock nothing, as the Engine has no such route: its error names each. Call it when the routes
+// are registered, before the server starts, or in a test.
+func Check(engine *gin.Engine, routes Routes) error {
+	if engine == nil {
+		return errors.New("guardgin: Check: no Engine")
 	}
-	if strings.Contains(c.Request.URL.Path, "//") && !strings.Contains(value, "//") {
-		return "", keytemplate.Invalid("slashes in a row may have been taken for one")
+	known := map[string]bool{}
+	for _, route := range engine.Routes() {
+		known[route.Method+" "+route.Path] = true
 	}
-	if strings.HasSuffix(c.FullPath(), "/*"+name) {
-		value = strings.TrimPrefix(value, "/")
-	}
-	return httprequest.DecodePathValue(c.Request.URL, value)
+	return httplock.CheckRows(adapter, routes, func(method, path string) bool { return known[method+" "+path] })
 }

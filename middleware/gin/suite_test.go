@@ -16,23 +16,6 @@ func init() { gin.SetMode(gin.ReleaseMode) } // which prints nothing
 
 var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: parseKey}
 
-func ruleOf(s adaptertest.Setup) guardgin.Rule {
-	rule := guardgin.LockFunc(nil, s.Options...)
-	switch {
-	case s.Key != nil:
-		rule = guardgin.LockFunc(func(*gin.Context) (string, error) { return s.Key() }, s.Options...)
-	case s.Template != "":
-		rule = guardgin.Lock(s.Template, s.Options...)
-	}
-	if s.OnError != nil {
-		rule = rule.OnError(func(c *gin.Context, err error) {
-			s.OnError(err)
-			guardgin.WriteError(c, err)
-		})
-	}
-	return adaptertest.Change(s, rule).Unlocked(func(*gin.Context) bool { return s.Unlocked })
-}
-
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	engine, routes, path := newEngine(), guardgin.Routes{}, adaptertest.Colons(s.Route())
 	handlers := []gin.HandlerFunc{func(c *gin.Context) {
@@ -48,11 +31,11 @@ func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	case s.Unguarded:
 	case s.Table:
 		for _, method := range adaptertest.Methods {
-			routes[method+" "+path] = ruleOf(s)
+			routes[method+" "+path] = s.Rule()
 		}
 		engine.Use(guardgin.Annotate(s.Guard, routes))
 	default:
-		handlers = append([]gin.HandlerFunc{guardgin.Middleware(s.Guard, ruleOf(s))}, handlers...)
+		handlers = append([]gin.HandlerFunc{guardgin.Middleware(s.Guard, s.Rule())}, handlers...)
 	}
 	engine.Match(adaptertest.Methods, path, handlers...)
 	return engine

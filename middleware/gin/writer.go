@@ -7,15 +7,15 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/redlatch/redlatch/middleware/internal/answer"
+	"github.com/redlatch/redlatch/middleware/internal/httplock"
 )
 
 // writer is gin's writer with the Answer in between: like gin's own, it notes a status, and
 // sends it with what follows.
 type writer struct {
-	gin.ResponseWriter // the original
-	answer             *answer.Answer
-	status, size       int
+	now          // the original
+	answer       httplock.Answer
+	status, size int
 }
 
 // now is an original whose WriteHeader sends, as an Answer expects it.

@@ -1,11 +1,16 @@
 package guardhttp
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/middleware/internal/httprequest"
+	"github.com/redlatch/redlatch/middleware/internal/httplock"
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
@@ -23,45 +28,87 @@ func Annotate(g *guard.Guard, mux *http.ServeMux, routes Routes) http.Handler {
 	if mux == nil {
 		panic("guardhttp: no mux")
 	}
-	rows := locking.Table(adapter.Name, routes, func(pattern string, r Rule) (*http.ServeMux, error) {
-		return newRow(g, mux, pattern, r.rule)
-	})
+	rows := locking.Table(adapter.Name, routes, func(pattern string, rule Rule) (*row, error) { return newRow(g, pattern, rule) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, pattern := mux.Handler(r)
-		if row := rows[pattern]; row != nil {
-			row.ServeHTTP(w, r)
+		handler, pattern := mux.Handler(r)
+		row := rows[pattern]
+		if row == nil {
+			mux.ServeHTTP(w, r)
 			return
 		}
-		mux.ServeHTTP(w, r)
+		inner := r.WithContext(context.WithValue(row.route.Context(r.Context()), handlerKey{}, handler))
+		defer httplock.HandBack(r, inner)
+		row.mux.ServeHTTP(w, inner)
 	})
 }
 
-// newRow has mux serve the requests of a pattern under the locks of its rule. They come by a
-// ServeMux that has that pattern and nothing else, because only a mux that serves a request sets its
-// path values. It redirects what mux would redirect.
-func newRow(g *guard.Guard, mux *http.ServeMux, pattern string, rule rule) (*http.ServeMux, error) {
-	bound, err := rule.Bind(g)
-	if err == nil {
-		err = httprequest.Fits(rule.Placeholders(), func(name string) bool { return httprequest.PatternHas(pattern, name) })
-	}
+// row serves the requests of a pattern under its lock. They come by a ServeMux that has that pattern and nothing
+// else, because only a ServeMux sets path values. It redirects what the program's would redirect.
+type row struct {
+	route *httplock.Route
+	mux   *http.ServeMux
+}
+
+// handlerKey is that of the handler which the program's mux has for a request.
+type handlerKey struct{}
+
+func newRow(g *guard.Guard, pattern string, rule Rule) (*row, error) {
+	route, err := adapter.BindRow(g, rule, pattern)
 	if err != nil {
 		return nil, err
 	}
-	row := http.NewServeMux()
-	row.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { serve(bound, pattern, w, r, mux) })
-	return row, nil
+	mux := http.NewServeMux()
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		serve(route, w, r, r.Context().Value(handlerKey{}).(http.Handler)) //nolint:forcetypeassert // Annotate set it
+	})
+	return &row{route, mux}, nil
 }
 
-// Check says which rows lock nothing, as mux does not have their pattern: its error names each.
+// Check returns which rows lock nothing, as mux does not have their pattern: its error names each.
 // Call it when the routes are registered, before the server starts, or in a test.
 func Check(mux *http.ServeMux, routes Routes) error {
 	if mux == nil {
 		return errors.New("guardhttp: Check: no mux")
 	}
 	return locking.CheckTable(adapter.Name, routes, func(pattern string, _ Rule) error {
-		if !httprequest.MuxHas(mux, pattern) {
+		if !muxHas(mux, pattern) {
 			return errors.New("the mux has no such pattern")
 		}
 		return nil
 	})
+}
+
+// muxHas says whether mux was given a pattern. A ServeMux does not list its patterns, so it is
+// asked for made-up requests that only this one should match.
+func muxHas(mux *http.ServeMux, pattern string) bool {
+	return slices.ContainsFunc(samples(pattern), func(r *http.Request) bool {
+		_, chosen := mux.Handler(r)
+		return chosen == pattern
+	})
+}
+
+var wildcard = regexp.MustCompile(`\{[^{}]*\}`)
+
+// samples gives requests that a pattern matches, and hardly another one. In them, its
+// wildcards stand for themselves: nobody has a route of its own for the order "{id}".
+func samples(pattern string) (all []*http.Request) {
+	method, rest := "SAMPLE", pattern // what has a method of its own is another pattern
+	if at := strings.IndexAny(pattern, " \t"); at >= 0 {
+		method, rest = pattern[:at], strings.TrimLeft(pattern[at:], " \t")
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	path, exact := strings.CutSuffix("/"+path, "{$}")
+	tails := []string{""}
+	if begin, many := strings.CutSuffix(path, "...}"); many || !exact && strings.HasSuffix(path, "/") {
+		path = begin[:strings.LastIndexByte(begin, '/')+1]
+		tails = []string{"", "{a}", "{a}/{b}", "{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}"}
+	}
+	for _, tail := range tails {
+		u, err := url.Parse(wildcard.ReplaceAllStringFunc(path+tail, url.PathEscape))
+		if err != nil { // "/100%", say
+			u = &url.URL{Path: path + tail}
+		}
+		all = append(all, &http.Request{Method: method, Host: host, URL: u})
+	}
+	return all
 }

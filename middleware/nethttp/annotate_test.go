@@ -113,7 +113,7 @@ func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
 		`parsing "POST {id}/"`:            {"POST {id}/": guardhttp.Lock("a")},
 		`guardhttp: row "POST /orders/{i}": placeholder {id}: the route has no such path value`:                                 {"POST /orders/{i}": ok},
 		`guardhttp: row "/{a}": placeholder {b}: the route has no such path value`:                                              {"/{a}": guardhttp.Lock("{a}").And("{b}")},
-		`guardhttp: row "/{host}/pay": placeholder {host}: the route has a path value of that name: write {path:host}`:          {"/{host}/pay": guardhttp.Lock("{host}")},
+		`guardhttp: row "/{method}/pay": placeholder {method}: the route has a path value of that name: write {path:method}`:    {"/{method}/pay": guardhttp.Lock("{method}")},
 		`guardhttp: row "/{idempotency-key}": placeholder {idempotency-key}: the route has a path value of that name: write {p`: {"/{idempotency-key}": guardhttp.Lock("{idempotency-key}")},
 	} {
 		assert.Contains(t, panicText(func() { guardhttp.Annotate(g, mux, routes) }), want)
@@ -125,7 +125,7 @@ func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
 	assert.NotPanics(t, func() {
 		guardhttp.Annotate(nil, mux, guardhttp.Routes{
 			"POST /files/{path...}":     guardhttp.Lock("file:{path}"),
-			"POST /{größe}/{host}":      guardhttp.Lock("order:{größe}:{path:host}"),
+			"POST /{größe}/{method}":    guardhttp.Lock("order:{größe}:{path:method}"),
 			"POST /{order}/pay/{other}": guardhttp.LockFunc(func(*http.Request) (string, error) { return "x", nil }),
 		})
 	})

@@ -15,14 +15,12 @@
 //	{header:Name}         header
 //	{query:name}          query parameter
 //	{cookie:name}         cookie
-//	{host}                host of the request, in lower case and without port
 //	{method}              method of the request
 //	{idempotency-key}     header Idempotency-Key, quoted or bare, of 1 to 255 bytes
 //
 // Values are escaped as in guard.JoinKey. A value that is missing, empty, not UTF-8, too long
-// or given twice (header and query) is answered 400; so are a path value of which the URL does
-// not say whether it was decoded, and a host that is neither a name in ASCII nor an address
-// without a zone. Two placeholders need a ':' between them. Do not use a value that clients
+// or given twice (header and query) is answered 400; so is a path value of which the URL does
+// not say whether it was decoded. Two placeholders need a ':' between them. Do not use a value that clients
 // choose freely, such as a header, as the whole key: join it with their tenant, for example.
 //
 // # Answers

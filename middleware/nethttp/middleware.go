@@ -6,55 +6,50 @@ import (
 	"net/http"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/middleware/internal/answer"
-	"github.com/redlatch/redlatch/middleware/internal/httprequest"
-	"github.com/redlatch/redlatch/middleware/internal/httprule"
-	"github.com/redlatch/redlatch/middleware/internal/outcome"
+	"github.com/redlatch/redlatch/middleware/internal/httplock"
 )
+
+var adapter = &httplock.Adapter{Name: "guardhttp"}
 
 // Middleware runs handlers under the lock of rule. With a nil g, the Guard in the request's
 // context locks, or else the one given to guard.SetDefault. The lock's Name is the pattern
 // of the route if no guard.Name is given, and its Wait is 2 seconds if neither the rule nor
 // the Guard set one. It panics if the rule has no key or an option is out of its bounds.
 func Middleware(g *guard.Guard, rule Rule) func(http.Handler) http.Handler {
-	bound := adapter.Must(g, rule.rule)
+	route := adapter.Must(g, rule)
 	return func(next http.Handler) http.Handler {
 		if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 			panic("guardhttp: no handler")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			serve(bound, cmp.Or(r.Pattern, httprequest.Name(r.Method, "")), w, r, next)
+			inner := r.WithContext(route.Context(r.Context()))
+			defer httplock.HandBack(r, inner)
+			serve(route, w, inner, next)
 		})
 	}
 }
 
-// serve has next serve r under the locks of bound.
-func serve(bound *locker, name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	ctx := bound.Context(r.Context())
-	if bound.Skips(r) {
-		serveWith(ctx, w, r, next)
+// serve has next serve r, whose context is that of route, under the lock of route.
+func serve(route *httplock.Route, w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if route.Skips(r) {
+		next.ServeHTTP(w, r)
 		return
 	}
-	call := httprule.Call[*http.Request]{Route: name, Src: r, Request: r, To: w, Replay: w}
-	given, _, err := bound.Serve(ctx, call, func(held context.Context, a *answer.Answer) error {
-		serveWith(a.Context(held), a.Writer(), r, next)
+	name := cmp.Or(r.Pattern, httplock.Name(r.Method, ""))
+	a := httplock.NewAnswer(w)
+	result := route.Serve(a, r, name, func(held context.Context) error {
+		inner := r.WithContext(a.Context(held))
+		defer httplock.HandBack(r, inner)
+		next.ServeHTTP(a.Writer(), inner)
 		return nil // a handler reports no error
 	})
-	if err == nil {
-		return
+	switch {
+	case result.Replay != nil:
+		result.Replay.Replay(w)
+	case result.Err == nil, route.Handled(w, r, name, &result), a.Sent():
+	default:
+		result.Outcome.Write(w, r.Method)
 	}
-	bound.Log(ctx, adapter.Name, name, given, err, nil)
-	if given != nil && given.Sent() {
-		ctx, w = given.Context(ctx), given.Writer() // WriteError knows them
-	}
-	bound.OnError(WriteError)(w, r.WithContext(ctx), err)
-}
-
-// serveWith serves a copy of r that has ctx, also where next panics.
-func serveWith(ctx context.Context, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	inner := r.WithContext(ctx)
-	defer httprequest.HandBack(r, inner)
-	next.ServeHTTP(w, inner)
 }
 
 // WriteError answers an error of guard as the package comment lists it. Middleware does
@@ -62,7 +57,7 @@ func serveWith(ctx context.Context, w http.ResponseWriter, r *http.Request, next
 // without a code, a nil err not at all. If w is known to be written to already, as it is inside of
 // Middleware with the request's context, nothing is written.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
-	if err != nil && !answer.Written(r.Context(), w) {
-		outcome.Write(w, r, err)
+	if err != nil && !httplock.Written(r.Context(), w) {
+		httplock.Of(r.Context(), err, nil).Write(w, r.Method)
 	}
 }

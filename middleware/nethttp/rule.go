@@ -2,60 +2,66 @@ package guardhttp
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/middleware/internal/httprequest"
-	"github.com/redlatch/redlatch/middleware/internal/httprule"
-	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+	"github.com/redlatch/redlatch/middleware/internal/httplock"
 )
 
 // KeyFunc names what a request locks, by guard.JoinKey for example. It is called once a request,
-// before anything is locked, and from many goroutines at a time. Its error is answered with its
+// before anything is locked, and from many goroutines at a time. In every adapter, r has the path values and the pattern of
+// its route, as http.ServeMux sets them. Its error is answered with its
 // own StatusCode() int and Detail() string if it has them, and else 500.
 type KeyFunc func(r *http.Request) (string, error)
 
 // ParseKey is the KeyFunc of a template that is not a constant. Its error names the column (in
 // bytes, from 1) at which the template is malformed. The KeyFunc's errors are *guard.KeyError.
-func ParseKey(template string) (KeyFunc, error) { return adapter.ParseKey(template) }
+func ParseKey(template string) (KeyFunc, error) { return httplock.Keys.ParseKey(template) }
 
 // Rule is how the requests of a route are locked: the argument of Middleware, and a row of
 // Routes. Lock and LockFunc make one. Its methods give a changed copy; given more than once,
-// the last call counts, but for And and Unlocked.
-type Rule struct{ rule rule }
-
-type (
-	onError = func(w http.ResponseWriter, r *http.Request, err error)
-	rule    = httprule.Rule[*http.Request, onError]
-	locker  = httprule.Locker[*http.Request, onError]
-)
+// the last call counts, except for And and Unlocked. It is the Rule of guardecho and guardgin, too.
+type Rule struct{ rule httplock.Rule }
 
 // Lock is the Rule of a key template, as the package comment describes it. opts are those of
 // the lock itself: guard.TTL, guard.Wait and so on. It panics if the template is malformed.
-func Lock(template string, opts ...guard.LockOption) Rule { return Rule{adapter.Lock(template, opts)} }
+func Lock(template string, opts ...guard.LockOption) Rule {
+	return Rule{httplock.Rule{Locks: httplock.Keys.Lock(template, opts)}}
+}
 
 // LockFunc is the Rule of a KeyFunc.
-func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return Rule{adapter.LockFunc(key, opts)} }
+func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
+	return Rule{httplock.Rule{Locks: httplock.Keys.LockFunc(key, opts)}}
+}
 
 // And adds the key of one more template: all keys, 64 at most, are locked or none, as
 // guard.WithLocks does. It panics if the template is malformed.
-func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
+func (r Rule) And(template string) Rule {
+	r.rule.Locks = r.rule.Locks.And(template)
+	return r
+}
 
 // Unlocked lets requests pass without a lock for which any unlocked returns true. Their context carries
 // the Guard all the same. A nil unlocked is ignored.
 func (r Rule) Unlocked(unlocked func(r *http.Request) bool) Rule {
-	return Rule{r.rule.Unlocked(unlocked)}
+	r.rule.Locks = r.rule.Locks.Unlocked(unlocked)
+	return r
 }
 
-// OnError replaces WriteError as what answers guard's errors, and those of a lock that was lost
-// after the handler had begun to write. Nothing is logged any more. Given nil, WriteError answers.
+// OnError replaces the adapter's answer to guard's errors, and to those of a lock that was lost
+// after the handler had begun to write. handle may have WriteError answer. Nothing is logged any more. Given nil, the adapter answers.
 func (r Rule) OnError(handle func(w http.ResponseWriter, r *http.Request, err error)) Rule {
-	return Rule{r.rule.OnError(handle, handle != nil)}
+	r.rule.OnError = handle
+	return r
 }
 
 // BusyStatus is the status for a busy lock: 409 (the default), 423, 429 or 503, also for the
 // locks of the handler's own that WriteError answers.
-func (r Rule) BusyStatus(code int) Rule { return Rule{r.rule.BusyStatus(code)} }
+func (r Rule) BusyStatus(code int) Rule {
+	r.rule.BusyStatus = code
+	return r
+}
 
 // Once serves the requests of a key once, and repeats the first answer to those that come again until keep has
 // passed: 1 ms to 366 days, counted from the end of the handler. docs/once.md has its rules.
@@ -68,19 +74,14 @@ func (r Rule) BusyStatus(code int) Rule { return Rule{r.rule.BusyStatus(code)} }
 // another. A header that clients choose freely names nobody: have authentication check it, or set it. Once
 // takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint and guard.Encoding have no effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
-	return Rule{r.rule.Once(keep, opts)}
+	r.rule.Locks = r.rule.Locks.Once(keep, slices.Concat([]guard.OnceOption{httplock.MaxResult}, opts))
+	return r
 }
 
 // SharedAnswer allows a key of Once that names no caller: every request with the key gets the answer.
-func (r Rule) SharedAnswer() Rule { return Rule{r.rule.SharedAnswer()} }
-
-var adapter = httprule.New[onError]("guardhttp",
-	httprequest.Placeholders(func(r *http.Request) *http.Request { return r }, pathValue))
-
-func pathValue(r *http.Request, name string) (string, error) {
-	value := r.PathValue(name)
-	if value == "" && !httprequest.PatternHas(r.Pattern, name) {
-		return "", keytemplate.Unfit("the route has no such path value")
-	}
-	return httprequest.DecodePathValue(r.URL, value)
+func (r Rule) SharedAnswer() Rule {
+	r.rule.Locks = r.rule.Locks.SharedAnswer()
+	return r
 }
+
+func init() { httplock.RuleOf = func(rule any) httplock.Rule { return rule.(Rule).rule } } //nolint:forcetypeassert // adapters have no other

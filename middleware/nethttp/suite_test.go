@@ -12,23 +12,6 @@ import (
 
 var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: parseKey}
 
-func ruleOf(s adaptertest.Setup) guardhttp.Rule {
-	rule := guardhttp.LockFunc(nil, s.Options...)
-	switch {
-	case s.Key != nil:
-		rule = guardhttp.LockFunc(func(*http.Request) (string, error) { return s.Key() }, s.Options...)
-	case s.Template != "":
-		rule = guardhttp.Lock(s.Template, s.Options...)
-	}
-	if s.OnError != nil {
-		rule = rule.OnError(func(w http.ResponseWriter, r *http.Request, err error) {
-			s.OnError(err)
-			guardhttp.WriteError(w, r, err)
-		})
-	}
-	return adaptertest.Change(s, rule).Unlocked(func(*http.Request) bool { return s.Unlocked })
-}
-
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	mux, routes := http.NewServeMux(), guardhttp.Routes{}
 	var work http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +21,7 @@ func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 		}
 	})
 	if !s.Unguarded && !s.Table {
-		work = guardhttp.Middleware(s.Guard, ruleOf(s))(work)
+		work = guardhttp.Middleware(s.Guard, s.Rule())(work)
 	}
 	for _, method := range adaptertest.Methods {
 		mux.Handle(method+" "+s.Route(), work)
@@ -47,7 +30,7 @@ func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 		return mux
 	}
 	for _, method := range adaptertest.Methods {
-		routes[method+" "+s.Route()] = ruleOf(s)
+		routes[method+" "+s.Route()] = s.Rule()
 	}
 	return guardhttp.Annotate(s.Guard, mux, routes)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
 // Adapter is what the suite asks of an adapter.
@@ -39,7 +40,7 @@ type Setup struct {
 	Options      []guard.LockOption
 	BusyStatus   int // 0 for none
 	Unlocked     bool
-	OnError      func(error) // called by an OnError that then answers as the adapter does; nil for none
+	OnError      func(error) // called by an OnError that then answers by WriteError; nil for none
 	Table        bool        // by Annotate, not Middleware
 	Keep         time.Duration
 	Once         []guard.OnceOption // for Once, if there is a Keep
@@ -56,26 +57,31 @@ type Setup struct {
 	Unguarded bool
 }
 
-// rule is what the Rules of all adapters can do.
-type rule[R any] interface {
-	And(template string) R
-	Once(keep time.Duration, opts ...guard.OnceOption) R
-	SharedAnswer() R
-	BusyStatus(code int) R
-}
-
-// Change gives a Rule what s says beside its key, Unlocked and OnError.
-func Change[R rule[R]](s Setup, r R) R {
+// Rule is the Rule of s.
+func (s Setup) Rule() guardhttp.Rule {
+	rule := guardhttp.LockFunc(nil, s.Options...)
+	switch {
+	case s.Key != nil:
+		rule = guardhttp.LockFunc(func(*http.Request) (string, error) { return s.Key() }, s.Options...)
+	case s.Template != "":
+		rule = guardhttp.Lock(s.Template, s.Options...)
+	}
 	for _, template := range s.And {
-		r = r.And(template)
+		rule = rule.And(template)
 	}
 	if s.Keep != 0 {
-		r = r.Once(s.Keep, s.Once...)
+		rule = rule.Once(s.Keep, s.Once...)
 	}
 	if s.SharedAnswer {
-		r = r.SharedAnswer()
+		rule = rule.SharedAnswer()
 	}
-	return r.BusyStatus(s.BusyStatus)
+	if s.OnError != nil {
+		rule = rule.OnError(func(w http.ResponseWriter, r *http.Request, err error) {
+			s.OnError(err)
+			guardhttp.WriteError(w, r, err)
+		})
+	}
+	return rule.BusyStatus(s.BusyStatus).Unlocked(func(*http.Request) bool { return s.Unlocked })
 }
 
 // Methods are those of the route.

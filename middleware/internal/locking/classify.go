@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 )
 
 // Kind is what an error means for the work that was asked for. Each protocol has one table
@@ -61,25 +60,24 @@ type Outcome struct {
 
 // Classify says what err means for a call whose own context is ctx.
 func Classify(ctx context.Context, err error) Outcome {
-	o := Outcome{Kind: kindOf(ctx, err)}
+	after, passes := RetryAfter(err)
+	o := Outcome{Kind: kindOf(ctx, err, passes)}
 	// A loss is reported also if the caller is gone: its work ran, and its outcome is not known.
 	if o.Kind != Foreign && o.Kind != Lost && errors.Is(ctx.Err(), context.Canceled) {
 		return Outcome{Kind: Cancelled}
 	}
 	switch o.Kind {
 	case Busy, WaitTimeout, Down, Closed:
-		o.RetryAfter, _ = RetryAfter(err)
+		o.RetryAfter = after
 	case Deadline:
-		o.RetryAfter, _ = RetryAfter(err)
-		o.RetryAfter = max(o.RetryAfter, minRetryAfter)
+		o.RetryAfter = max(after, minRetryAfter)
 	}
 	var busy *guard.BusyError
 	o.Full = (o.Kind == Busy || o.Kind == WaitTimeout) && errors.As(err, &busy) && busy.Limit > 0
 	return o
 }
 
-func kindOf(ctx context.Context, err error) Kind {
-	_, passes := RetryAfter(err)
+func kindOf(ctx context.Context, err error, passes bool) Kind {
 	switch {
 	case errors.Is(err, guard.ErrLost):
 		return Lost
@@ -121,7 +119,7 @@ func busyKind(err error) Kind {
 // keyKind blames what was sent where a template found nothing usable in it, and else the
 // program.
 func keyKind(err error) Kind {
-	switch value := keytemplate.ValueErrorIn(err); {
+	switch value := ValueErrorIn(err); {
 	case value == nil:
 		return KeyFailed
 	case value.Unfit:
@@ -130,7 +128,20 @@ func keyKind(err error) Kind {
 	return KeyMissing
 }
 
-// Unfit says whether err is that of a template that needs what the call cannot have.
-func Unfit(err error) bool {
-	return errors.Is(err, guard.ErrKey) && keyKind(err) == KeyUnfit
+// RetryAfter says whether err kept the work from running for a reason that passes, and
+// when another try is worth while: at least a second from now.
+func RetryAfter(err error) (time.Duration, bool) {
+	var busy *guard.BusyError
+	switch {
+	// A LostError may wrap ErrClosed or a StoreError, and a KeyError anything at all.
+	case errors.Is(err, guard.ErrLost), errors.Is(err, guard.ErrKey):
+		return 0, false
+	case errors.As(err, &busy):
+		return max(busy.RetryAfter, minRetryAfter), true
+	case errors.Is(err, guard.ErrBusy), errors.Is(err, guard.ErrStore), errors.Is(err, guard.ErrClosed):
+		return minRetryAfter, true
+	}
+	return 0, false
 }
+
+const minRetryAfter = time.Second

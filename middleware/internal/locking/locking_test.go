@@ -16,7 +16,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
@@ -38,8 +37,8 @@ func TestClassify(t *testing.T) {
 		{&guard.StoreError{}, locking.Down, false, true, ""},
 		{guard.ErrClosed, locking.Closed, false, true, ""},
 		{&guard.LostError{Cause: guard.ErrClosed}, locking.Lost, false, false, ""},
-		{&guard.KeyError{Err: keytemplate.Invalid("missing")}, locking.KeyMissing, false, false, ""},
-		{&guard.KeyError{Err: keytemplate.Unfit("no such value")}, locking.KeyUnfit, false, false, "key template does not fit the route"},
+		{&guard.KeyError{Err: locking.Invalid("missing")}, locking.KeyMissing, false, false, ""},
+		{&guard.KeyError{Err: locking.Unfit("no such value")}, locking.KeyUnfit, false, false, "key template does not fit the route"},
 		{&guard.KeyError{Err: errors.New("own")}, locking.KeyFailed, false, false, "key function"},
 		{guard.ErrNoGuard, locking.NoGuard, false, false, "no Guard"},
 		{&guard.OptionError{}, locking.BadOption, false, false, "option"},
@@ -52,7 +51,6 @@ func TestClassify(t *testing.T) {
 		assert.Equal(t, row.full, got.Full, "%#v", row.err)
 		assert.Equal(t, row.retry, got.RetryAfter >= time.Second, "%#v", row.err)
 		assert.Equal(t, row.fault, got.Kind.Fault(), "%#v", row.err)
-		assert.Equal(t, row.kind == locking.KeyUnfit, locking.Unfit(row.err), "%#v", row.err)
 	}
 }
 
@@ -89,31 +87,44 @@ func TestClassify_WithAContextThatHasEnded(t *testing.T) {
 	} {
 		assert.Equal(t, row.want, locking.Classify(row.ctx, row.err), "%v: %v", row.ctx.Err(), row.err)
 	}
-	assert.False(t, locking.Unfit(keytemplate.Unfit("no key")), "an error of guard only")
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errWork = errors.New("work failed")
 
-func TestPolicy_OwnErrorComesBackIdentical(t *testing.T) {
+var adapter = &locking.Adapter[string]{Name: "a", Grammar: locking.Grammar[string]{
+	Bare: func(name string) (locking.Extract[string], error) {
+		return func(value string) (string, error) { return value, nil }, nil
+	},
+}}
+
+// bind is a Locker whose key is its source.
+func bind(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *locking.Locker[string] {
+	t.Helper()
+	l, err := adapter.Lock("{key}", opts).Bind(g, 2*time.Second)
+	require.NoError(t, err)
+	return l
+}
+
+func TestLocker_OwnErrorComesBackIdentical(t *testing.T) {
 	t.Parallel()
-	p := locking.Policy{Guard: guardtest.NewMemoryGuard(t)}
-	own, err := p.Run(t.Context(), "n", guard.Key("k"), func(context.Context) error { return errWork })
+	p := bind(t, guardtest.NewMemoryGuard(t))
+	own, err := p.Run(t.Context(), "n", "k", func(context.Context) error { return errWork })
 	assert.Same(t, errWork, own)
 	assert.NoError(t, err)
 }
 
 // A loss under work that failed has the loss and the work's own error, and nothing else.
-func TestPolicy_LossUnderWorkThatFailed(t *testing.T) {
+func TestLocker_LossUnderWorkThatFailed(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store)
 	require.NoError(t, err)
 	defer g.Close()
-	p := locking.Policy{Guard: g}
+	p := bind(t, g)
 	for _, failure := range []error{errWork, nil} {
-		own, err := p.Run(t.Context(), "n", guard.Key("k"), func(ctx context.Context) error {
+		own, err := p.Run(t.Context(), "n", "k", func(ctx context.Context) error {
 			lease, _ := guard.FromContext(ctx)
 			store.Drop("k")
 			require.ErrorIs(t, lease.Check(ctx), guard.ErrLost)
@@ -214,28 +225,29 @@ func TestLogLost(t *testing.T) { //nolint:paralleltest // the logger is of all
 }
 
 // Whichever way the Guard is given, all keys are held under the work.
-func TestPolicy_RunAllHoldsAllKeys(t *testing.T) {
+func TestLocker_HoldsAllKeys(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewMemoryGuard(t)
 	for name, row := range map[string]struct {
-		policy locking.Policy
-		ctx    context.Context
+		guard *guard.Guard
+		ctx   context.Context
 	}{
-		"in the policy":  {locking.Policy{Guard: g}, t.Context()},
-		"in the context": {locking.Policy{}, guard.WithGuard(t.Context(), g)},
+		"of the Locker":  {g, t.Context()},
+		"in the context": {nil, guard.WithGuard(t.Context(), g)},
 	} {
-		for n := 1; n <= 3; n++ {
-			keys := []string{"c", "a", "b"}[:n]
-			funcs := make([]guard.KeyFunc, n)
-			for i, key := range keys {
-				funcs[i] = guard.Key(key)
+		rule := adapter.Lock("c", nil)
+		for _, key := range [][]string{{"c"}, {"c", "a"}, {"c", "a", "b"}} {
+			if len(key) > 1 {
+				rule = rule.And(key[len(key)-1])
 			}
+			l, err := rule.Bind(row.guard, 0)
+			require.NoError(t, err)
 			ran := false
-			own, err := row.policy.RunAll(row.ctx, "n", funcs, func(ctx context.Context) error {
+			own, err := l.Run(row.ctx, "n", "", func(ctx context.Context) error {
 				ran = true
-				for _, key := range keys {
+				for _, key := range key {
 					_, ok := guard.Held(ctx, guard.Key(key))
-					assert.True(t, ok, "%s: %s of %v", name, key, keys)
+					assert.True(t, ok, "%s: %s", name, key)
 				}
 				return nil
 			})
@@ -243,20 +255,22 @@ func TestPolicy_RunAllHoldsAllKeys(t *testing.T) {
 			assert.NoError(t, err)
 			assert.True(t, ran)
 		}
+		l, err := rule.Bind(nil, 0)
+		require.NoError(t, err)
+		_, err = l.Run(t.Context(), "n", "", nil)
+		assert.ErrorIs(t, err, guard.ErrNoGuard)
 	}
-	_, err := new(locking.Policy).RunAll(t.Context(), "n", []guard.KeyFunc{guard.Key("a"), guard.Key("b")}, nil)
-	assert.ErrorIs(t, err, guard.ErrNoGuard)
 }
 
-func TestPolicy_LossIsReturnedWhateverTheWorkReturned(t *testing.T) {
+func TestLocker_LossIsReturnedWhateverTheWorkReturned(t *testing.T) {
 	t.Parallel()
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond))
 	require.NoError(t, err)
 	defer func() { _ = g.Close() }()
-	p := locking.Policy{Guard: g}
+	p := bind(t, g)
 	for _, result := range []error{nil, errWork} {
-		own, err := p.Run(t.Context(), "n", guard.Key("k"), func(ctx context.Context) error {
+		own, err := p.Run(t.Context(), "n", "k", func(ctx context.Context) error {
 			store.Drop("k")
 			<-ctx.Done()
 			return result
@@ -269,12 +283,12 @@ func TestPolicy_LossIsReturnedWhateverTheWorkReturned(t *testing.T) {
 	}
 	// The loss of another lock is the work's own error.
 	other := &guard.LostError{Name: "other"}
-	own, err := p.Run(t.Context(), "n", guard.Key("k"), func(context.Context) error { return other })
+	own, err := p.Run(t.Context(), "n", "k", func(context.Context) error { return other })
 	assert.Same(t, other, own)
 	assert.NoError(t, err)
 }
 
-func TestPolicy_Waits(t *testing.T) {
+func TestLocker_Waits(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		guard []guard.Option
@@ -294,9 +308,9 @@ func TestPolicy_Waits(t *testing.T) {
 				held, err := g.Acquire(t.Context(), guard.Key("k"))
 				require.NoError(t, err)
 				defer func() { _ = held.Release(t.Context()) }()
-				p := locking.Policy{Guard: g, DefaultWait: 2 * time.Second, Options: row.own}
+				p := bind(t, g, row.own...)
 				start := time.Now()
-				_, err = p.Run(t.Context(), "n", guard.Key("k"), func(context.Context) error { return nil }, row.extra...)
+				_, err = p.Run(t.Context(), "n", "k", func(context.Context) error { return nil }, row.extra...)
 				var busy *guard.BusyError
 				require.ErrorAs(t, err, &busy)
 				assert.Equal(t, "n", busy.Name)
@@ -306,7 +320,7 @@ func TestPolicy_Waits(t *testing.T) {
 	}
 }
 
-func TestPolicy_GuardComesFromTheContext(t *testing.T) {
+func TestLocker_GuardComesFromTheContext(t *testing.T) {
 	t.Parallel()
 	work := func(ctx context.Context) error {
 		return guard.WithLock(ctx, guard.Key("inner"), func(ctx context.Context) error {
@@ -315,31 +329,30 @@ func TestPolicy_GuardComesFromTheContext(t *testing.T) {
 			return nil
 		})
 	}
-	with := locking.Policy{Guard: guardtest.NewMemoryGuard(t)}
-	_, err := with.Run(with.Context(t.Context()), "n", guard.Key("k"), work)
+	with := bind(t, guardtest.NewMemoryGuard(t))
+	_, err := with.Run(with.Context(t.Context()), "n", "k", work)
 	assert.NoError(t, err)
 
-	var without locking.Policy
+	without := bind(t, nil)
 	assert.Equal(t, t.Context(), without.Context(t.Context()))
-	_, err = without.Run(t.Context(), "n", guard.Key("k"), work)
+	_, err = without.Run(t.Context(), "n", "k", work)
 	assert.ErrorIs(t, err, guard.ErrNoGuard)
-	_, err = without.Run(with.Context(t.Context()), "n", guard.Key("k"), work)
+	_, err = without.Run(with.Context(t.Context()), "n", "k", work)
 	assert.NoError(t, err)
 }
 
-func TestPolicy_MetadataIsOfTheRequest(t *testing.T) {
+func TestLocker_MetadataIsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	type requestID struct{}
-	p := locking.Policy{Guard: guardtest.NewMemoryGuard(t,
-		guard.MetadataFunc(func(ctx context.Context) string {
-			id, _ := ctx.Value(requestID{}).(string)
-			return id
-		}),
-	)}
+	g := guardtest.NewMemoryGuard(t, guard.MetadataFunc(func(ctx context.Context) string {
+		id, _ := ctx.Value(requestID{}).(string)
+		return id
+	}))
+	p := bind(t, g)
 	for _, id := range []string{"request 1", "request 2"} {
 		ctx := context.WithValue(t.Context(), requestID{}, id)
-		own, err := p.Run(ctx, "n", guard.Key("k"), func(context.Context) error {
-			return p.Guard.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }, guard.NoWait())
+		own, err := p.Run(ctx, "n", "k", func(context.Context) error {
+			return g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }, guard.NoWait())
 		})
 		assert.NoError(t, err)
 		var busy *guard.BusyError
@@ -348,13 +361,13 @@ func TestPolicy_MetadataIsOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestPolicy_Check(t *testing.T) {
+func TestBind_AnOptionOutOfItsBoundsIsAnError(t *testing.T) {
 	t.Parallel()
-	assert.NoError(t, (&locking.Policy{}).Check())
-	assert.Error(t, (&locking.Policy{Options: []guard.LockOption{guard.TTL(1)}}).Check())
+	_, err := adapter.Lock("k", []guard.LockOption{guard.TTL(1)}).Bind(nil, 0)
+	assert.ErrorIs(t, err, guard.ErrOption)
 }
 
-func TestPolicy_RetryAfter(t *testing.T) {
+func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	busy := &guard.BusyError{RetryAfter: 3 * time.Second}
 	for _, row := range []struct {

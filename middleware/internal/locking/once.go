@@ -62,10 +62,8 @@ var ErrFailed = errors.New("work failed")
 func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 	work func(context.Context) (T, error), extra ...guard.OnceOption,
 ) (v T, replayed bool, own, err error) {
-	opts := []guard.OnceOption{defaultWait(l.DefaultWait), guard.Name(name)}
-	opts = append(append(append(opts, onceOptions(l.Options)...), l.rule.once.options...), extra...)
-	key := func(context.Context) (string, error) { return l.rule.keys[0](src) }
-	v, replayed, err = guard.Once(ctx, l.Guard, key, l.rule.once.keep, func(ctx context.Context) (v T, err error) {
+	opts := slices.Concat(onceOptions(l.named(name)), l.rule.once.options, extra)
+	v, replayed, err = guard.Once(ctx, l.guard, l.key(0, src), l.rule.once.keep, func(ctx context.Context) (v T, err error) {
 		if v, own = work(ctx); own != nil {
 			err = ErrFailed
 		}

@@ -5,25 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/guardhook"
-	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 )
 
 // Adapter is what one adapter has of its own: its name, for texts, and the placeholders of
 // its key templates. S is what it knows a call by.
 type Adapter[S any] struct {
 	Name    string
-	Grammar keytemplate.Grammar[S]
+	Grammar Grammar[S]
 	// Callers are the kinds of placeholders that name a caller, where a Rule with Once has to have one.
 	Callers []string
 }
 
 // Parse reads a key template.
-func (a *Adapter[S]) Parse(template string) (*keytemplate.Template[S], error) {
-	parsed, err := keytemplate.Parse(template, a.Grammar)
+func (a *Adapter[S]) Parse(template string) (*Template[S], error) {
+	parsed, err := Parse(template, a.Grammar)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.Name, err)
 	}
@@ -79,7 +79,7 @@ func (r Rule[S]) And(template string) Rule[S] {
 	return r
 }
 
-// Unlocked has calls pass without a lock for which unlocked returns true. A nil unlocked is ignored.
+// Unlocked lets calls pass without a lock for which unlocked returns true. A nil unlocked is ignored.
 func (r Rule[S]) Unlocked(unlocked func(S) bool) Rule[S] {
 	if unlocked != nil {
 		r.unlocked = append(slices.Clip(r.unlocked), unlocked)
@@ -87,30 +87,56 @@ func (r Rule[S]) Unlocked(unlocked func(S) bool) Rule[S] {
 	return r
 }
 
-// Placeholders gives those of the Rule's templates, without their braces.
+// Placeholders returns those of the Rule's templates, without their braces.
 func (r Rule[S]) Placeholders() []string { return r.placeholders }
 
 // Bind makes the Rule one of g, or says what is wrong with it. wait bounds the wait for a
 // lock where neither the Rule nor the Guard do. With a nil g, the Guard in the context of a
 // call locks, or else the default one.
 func (r Rule[S]) Bind(g *guard.Guard, wait time.Duration) (*Locker[S], error) {
-	l := &Locker[S]{Policy{Guard: g, DefaultWait: wait, Options: r.options}, r}
 	switch n := len(r.keys); {
 	case n == 0:
 		return nil, errors.New("no KeyFunc")
 	case n > guardhook.MaxLocks:
 		return nil, fmt.Errorf("%d keys with those of And, the most is %d", n, guardhook.MaxLocks)
 	}
-	if err := l.Check(); err != nil {
+	if err := guardhook.CheckOptions(r.options); err != nil {
 		return nil, err
 	}
-	return l, r.checkOnce()
+	wanted := guardhook.DefaultWait(wait).(guard.LockOption) //nolint:forcetypeassert // it returns nothing else
+	return &Locker[S]{guard: g, rule: r, options: append([]guard.LockOption{nil, wanted}, r.options...)}, r.checkOnce()
 }
 
 // Locker is a Rule in use. It may be used concurrently.
 type Locker[S any] struct {
-	Policy
-	rule Rule[S]
+	guard   *guard.Guard // nil for that of the context, or else the default one
+	rule    Rule[S]
+	options []guard.LockOption // a place for the name, the default wait, and the Rule's
+	last    atomic.Pointer[named]
+}
+
+type named struct {
+	name    string
+	options []guard.LockOption
+}
+
+// named returns the options with the name of a lock. Those of the last name are kept, as most Lockers have one name.
+func (l *Locker[S]) named(name string) []guard.LockOption {
+	last := l.last.Load()
+	if last == nil || last.name != name {
+		last = &named{name, slices.Clone(l.options)}
+		last.options[0] = guard.Name(name)
+		l.last.Store(last)
+	}
+	return slices.Clip(last.options)
+}
+
+// Context returns ctx with the Guard in it, so that the work can lock more.
+func (l *Locker[S]) Context(ctx context.Context) context.Context {
+	if l.guard == nil {
+		return ctx
+	}
+	return guard.WithGuard(ctx, l.guard)
 }
 
 // Skips says whether the call src passes without a lock.
@@ -128,9 +154,35 @@ func (l *Locker[S]) Skips(src S) bool {
 // guard's: work did not run, or a lock was lost under it, whatever it returned; own is in
 // err then, too.
 func (l *Locker[S]) Run(ctx context.Context, name string, src S, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
-	keys := make([]guard.KeyFunc, len(l.rule.keys))
-	for i, key := range l.rule.keys {
-		keys[i] = func(context.Context) (string, error) { return key(src) }
+	// The work's own error stays here: a loss in it may be that of another lock, and none of ours.
+	run := func(ctx context.Context) error {
+		own = work(ctx)
+		return nil
 	}
-	return l.RunAll(ctx, name, keys, work, extra...)
+	opts := append(l.named(name), extra...)
+	g := l.guard
+	if g == nil {
+		g = guardhook.GuardFor(ctx).(*guard.Guard) //nolint:forcetypeassert // it returns nothing else
+	}
+	if len(l.rule.keys) == 1 {
+		err = g.WithLock(ctx, l.key(0, src), run, opts...)
+	} else {
+		keys := make([]guard.KeyFunc, len(l.rule.keys))
+		for i := range keys {
+			keys[i] = l.key(i, src)
+		}
+		err = g.WithLocks(ctx, keys, run, opts...)
+	}
+	switch {
+	case own == nil:
+		return nil, err
+	case errors.Is(err, guard.ErrLost):
+		return own, errors.Join(err, own)
+	}
+	return own, nil
+}
+
+// key is the i-th key of the call src.
+func (l *Locker[S]) key(i int, src S) guard.KeyFunc {
+	return func(context.Context) (string, error) { return l.rule.keys[i](src) }
 }

@@ -1,0 +1,323 @@
+package httplock
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
+)
+
+// The answer of a handler whose lock is lost keeps nothing of what the handler said, and
+// all of what outer layers had said before.
+func TestAnswer_LostAnswerKeepsHeadersOfOuterLayersOnly(t *testing.T) {
+	t.Parallel()
+	rec := httptest.NewRecorder()
+	rec.Header().Set("Content-Encoding", "outer")
+	rec.Header().Add("Set-Cookie", "outer")
+	lost := &guard.LostError{}
+	ctx, lose := context.WithCancelCause(context.Background())
+	a := newAnswer(ctx, rec)
+	a.Header().Set("Content-Encoding", "inner")
+	a.Header().Add("Set-Cookie", "inner")
+	a.Header().Set("Location", "/orders/7")
+	a.WriteHeader(http.StatusCreated)
+	lose(lost)
+	_, err := a.WriteString("late")
+	assert.ErrorIs(t, err, guard.ErrLost)
+	assert.ErrorIs(t, a.finish(nil), guard.ErrLost, "a loss that kept an answer back is told")
+	assert.False(t, a.Sent())
+	assert.Equal(t, http.Header{"Content-Encoding": {"outer"}, "Set-Cookie": {"outer"}}, rec.Header())
+}
+
+// Any lock of several counts, whichever the context has innermost.
+func TestAnswer_LossOfAnyLockRefusesTheAnswer(t *testing.T) {
+	t.Parallel()
+	store := guardtest.NewStore()
+	g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, g.Close()) }()
+	for _, lost := range []string{"a", "b"} {
+		err = g.WithLocks(t.Context(), []guard.KeyFunc{guard.Key("a"), guard.Key("b")}, func(ctx context.Context) error {
+			a := newAnswer(ctx, httptest.NewRecorder())
+			store.Drop(lost)
+			<-ctx.Done()
+			_, err := a.WriteString("late")
+			assert.ErrorIs(t, err, guard.ErrLost, lost)
+			assert.False(t, a.Written())
+			return nil
+		})
+		assert.ErrorIs(t, err, guard.ErrLost)
+	}
+}
+
+func TestAnswer_StatusAfterTheAnswerIsNotSent(t *testing.T) {
+	t.Parallel()
+	rec := httptest.NewRecorder()
+	a := newAnswer(context.Background(), rec)
+	a.WriteHeader(http.StatusAccepted)
+	a.Header().Set("X-Late", "1")
+	_, err := io.WriteString(a, "body")
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusAccepted, rec.Code)
+	assert.Empty(t, rec.Result().Header.Get("X-Late"))
+	assert.Equal(t, "1", a.Header().Get("X-Late"), "as trailers are set")
+	assert.NoError(t, a.finish(nil))
+}
+
+// What was begun goes on under a loss, and what is set by then stays: they are trailers.
+func TestAnswer_OneThatBeganGoesOn(t *testing.T) {
+	t.Parallel()
+	ctx, lose := context.WithCancelCause(context.Background())
+	to := newFull()
+	a := newAnswer(ctx, to)
+	_, err := a.WriteString("a")
+	require.NoError(t, err)
+	lose(&guard.LostError{})
+	_, err = a.WriteString("b")
+	require.NoError(t, err)
+	a.Header().Set("X-Sum", "ab")
+	require.ErrorIs(t, a.finish(guard.ErrLost), guard.ErrLost)
+	assert.Equal(t, "ab", to.Body.String())
+	assert.Equal(t, "ab", to.Header().Get("X-Sum"))
+}
+
+func TestAnswer_AHandlerThatWritesNothingKeepsItsHeaders(t *testing.T) {
+	t.Parallel()
+	to := newFull()
+	a := newAnswer(context.Background(), to)
+	a.Header().Set("X-Page", "1")
+	require.NoError(t, a.finish(nil))
+	assert.Equal(t, "1", to.Header().Get("X-Page"))
+	assert.False(t, a.Sent())
+}
+
+// Under a lost lock the handler's own errors may go out, from 400 on, and nothing else: at once, and when it has
+// returned.
+func TestAnswer_UnderALossErrorsOfTheHandlerAreSent(t *testing.T) {
+	t.Parallel()
+	ctx, lose := context.WithCancelCause(context.Background())
+	lose(&guard.LostError{})
+	for status, want := range map[int]int{200: 0, 302: 0, 399: 0, 400: 400, 404: 404, 500: 500} {
+		for name, write := range map[string]func(a *Answer) error{
+			"status": func(*Answer) error { return nil },
+			"body":   func(a *Answer) error { _, err := a.Write([]byte("x")); return err },
+			"string": func(a *Answer) error { _, err := a.WriteString("x"); return err },
+			"flush":  func(a *Answer) error { return a.FlushBy(func() error { return nil }) },
+		} {
+			to := newFull()
+			to.Code = 0
+			a := newAnswer(ctx, to)
+			a.WriteHeader(status)
+			err := write(a)
+			assert.Equal(t, want == 0 && name != "status", err != nil, "%d %s", status, name)
+			if err != nil {
+				require.ErrorIs(t, err, guard.ErrLost)
+			}
+			err = a.finish(guard.ErrLost)
+			require.ErrorIs(t, err, guard.ErrLost)
+			assert.Equal(t, want, to.Code, "%d %s", status, name)
+			assert.Equal(t, want != 0, a.Sent(), "%d %s", status, name)
+		}
+	}
+}
+
+// Informational statuses go out at once, any number of them, and are no answer.
+func TestAnswer_InformationalStatusesAreNoAnswer(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{100, 102, 103, 199} {
+		to := &statuses{newFull(), nil}
+		a := newAnswer(context.Background(), to)
+		a.WriteHeader(status)
+		a.WriteHeader(status)
+		assert.Equal(t, []int{status, status}, to.all)
+		assert.False(t, a.Written())
+		a.WriteHeader(http.StatusCreated)
+		a.WriteHeader(http.StatusAccepted) // the original says that it is one too many
+		require.NoError(t, a.finish(nil))
+		assert.Equal(t, []int{status, status, 201, 202}, to.all)
+	}
+	a := newAnswer(context.Background(), httptest.NewRecorder())
+	a.WriteHeader(999)
+	assert.True(t, a.Written())
+	assert.False(t, a.Sent())
+	for _, status := range []int{99, 1000} {
+		assert.Panics(t, func() { newAnswer(context.Background(), httptest.NewRecorder()).WriteHeader(status) }, "as the original does")
+	}
+}
+
+// statuses notes each status that it was asked to send.
+type statuses struct {
+	*full
+	all []int
+}
+
+func (s *statuses) WriteHeader(status int) { s.all = append(s.all, status) }
+
+// What another try may answer differently is not kept, nor are headers of outer layers.
+func TestKeep_WhatIsKept(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]bool{
+		199: false, 200: true, 201: true, 206: false, 302: true, 304: false, 400: true, 401: false, 403: false, 404: true,
+		408: false, 409: false, 412: false, 416: false, 422: true, 425: false, 429: false, 499: true, 500: false,
+	} {
+		a, _ := newCapture()
+		a.status = status
+		_, ok := a.keep(http.MethodPost)
+		assert.Equal(t, want, ok, status)
+	}
+	for _, implied := range []int{0, 204} {
+		to := newFull()
+		to.Header().Set("Content-Language", "outer")
+		to.Header().Set("Content-Type", "outer")
+		a := newAnswer(context.Background(), to)
+		a.captures = true
+		a.Implies(implied)
+		a.Header().Set("Content-Type", "inner")
+		a.Header().Set("Set-Cookie", "a=b")
+		a.Header()["Etag"] = nil
+		a.Header().Del("Content-Language")
+		kept, ok := a.keep(http.MethodPost)
+		require.True(t, ok)
+		assert.Equal(t, max(implied, 200), kept.Status)
+		assert.Equal(t, http.Header{"Content-Type": {"inner"}, "Etag": nil}, kept.Header)
+
+		again := httptest.NewRecorder()
+		kept.Replay(again)
+		assert.Equal(t, http.Header{"Content-Type": {"inner"}, "Etag": nil, "Idempotent-Replayed": {"true"}}, again.Header())
+		assert.Equal(t, kept.Status, again.Code)
+	}
+}
+
+// newAnswer is the Answer of a handler that runs under the locks of ctx.
+func newAnswer(ctx context.Context, w http.ResponseWriter) *Answer {
+	a := NewAnswer(w)
+	a.start(ctx)
+	return a
+}
+
+func newCapture() (*Answer, *full) {
+	to := newFull()
+	a := newAnswer(context.Background(), to)
+	a.captures = true
+	return a, to
+}
+
+// What is captured reaches the client when it ends, as the handler began it.
+func TestCapture_TheFirstStatusAndItsHeadersCount(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(a *Answer){
+		"a status":      func(a *Answer) { a.WriteHeader(http.StatusOK) },
+		"a first write": func(a *Answer) { _, _ = a.WriteString("a") },
+	} {
+		a, to := newCapture()
+		a.Header().Set("Location", "/1")
+		begin(a)
+		a.Header().Set("Location", "/2")
+		a.WriteHeader(http.StatusTeapot)
+		n, err := a.WriteString("bb")
+		assert.Equal(t, 2, n)
+		assert.NoError(t, err)
+		assert.Empty(t, to.Body, name)
+		kept, ok := a.keep(http.MethodPost)
+		assert.True(t, ok && kept.whole, name)
+		assert.NoError(t, a.finish(nil))
+		assert.Equal(t, http.StatusOK, to.Code, name)
+		assert.Equal(t, http.StatusOK, kept.Status, name)
+		assert.Equal(t, []string{"/1"}, kept.Header["Location"], name)
+		assert.Equal(t, to.Body.String(), string(kept.body), name)
+	}
+}
+
+// A body that comes from a reader does not go past the capture.
+func TestCapture_WhatIsCopiedIsKept(t *testing.T) {
+	t.Parallel()
+	a, to := newCapture()
+	_, err := a.Writer().(io.ReaderFrom).ReadFrom(strings.NewReader("copied"))
+	assert.NoError(t, err)
+	assert.Empty(t, to.did)
+	kept, ok := a.keep(http.MethodPost)
+	assert.True(t, ok && kept.whole)
+	assert.Equal(t, "copied", string(kept.body))
+}
+
+// What is too long, or was flushed, goes out at once, and no part of it is taken for the whole.
+func TestCapture_WhatCannotBeKeptIsSentAsItComes(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(a *Answer){
+		"too long": func(a *Answer) { _, _ = a.Write(make([]byte, maxKeptBody+1)) },
+		"flushed": func(a *Answer) {
+			_, _ = a.WriteString("a")
+			assert.NoError(t, a.FlushBy(func() error { return nil }))
+		},
+	} {
+		a, to := newCapture()
+		answer(a)
+		assert.NotEmpty(t, to.Body.String(), name)
+		kept, ok := a.keep(http.MethodPost)
+		assert.True(t, ok, name)
+		assert.False(t, kept.whole, name)
+	}
+}
+
+func TestKept_AnswersAreReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	for _, k := range []Kept{
+		{Status: 204, Header: http.Header{}},
+		{Status: 200, Header: http.Header{"Content-Type": nil, "Link": {"<a>", "<b>"}}, body: []byte("<html>")},
+		{Status: 201, Header: http.Header{"Location": {"/a"}, "Content-Disposition": {"a\xff"}}, body: []byte("\r\n\r\n\x00body")},
+	} {
+		k.whole = true
+		data, err := marshal(&k)
+		require.NoError(t, err)
+		var got *Kept
+		require.NoError(t, unmarshal(data, &got))
+		assert.Equal(t, k.Status, got.Status)
+		assert.Equal(t, k.Header, got.Header)
+		assert.Equal(t, string(k.body), string(got.body))
+	}
+}
+
+// Whatever is in Redis, a replay does not panic.
+func TestKept_RecordsThatAreNoAnswersAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, data := range []string{
+		"", "200", "200\r\n", "\r\n\r\n", "x\r\n\r\n", "99\r\n\r\n", "500\r\n\r\n", "-1\r\n\r\n", "1000\r\n\r\n",
+		"200\r\nno header\r\n\r\n",
+	} {
+		var got *Kept
+		require.Error(t, unmarshal([]byte(data), &got), "%q", data)
+		assert.Nil(t, got, "%q", data)
+	}
+	assert.Error(t, unmarshal([]byte("200\r\n\r\n"), new(string)))
+	_, err := marshal("no answer")
+	assert.Error(t, err)
+}
+
+// A newer version may keep more headers: its answers are repeated without them.
+func TestKept_HeadersThatAreNotKeptAreLeftOut(t *testing.T) {
+	t.Parallel()
+	var got *Kept
+	require.NoError(t, unmarshal([]byte("200\r\nSet-Cookie: a=b\r\nEtag: 7\r\n\r\nbody"), &got))
+	assert.Equal(t, http.Header{"Etag": {"7"}}, got.Header)
+	assert.Equal(t, "body", string(got.body))
+}
+
+func TestKept_LineBreaksInAHeaderAddNone(t *testing.T) {
+	t.Parallel()
+	data, err := marshal(&Kept{Status: 201, Header: http.Header{"Location": {"/a\r\nSet-Cookie: b=c\r\n\r\nbody"}}, whole: true})
+	require.NoError(t, err)
+	var got *Kept
+	require.NoError(t, unmarshal(data, &got))
+	assert.Len(t, got.Header, 1)
+	assert.NotContains(t, got.Header.Get("Location"), "\n")
+	assert.Empty(t, got.body)
+}

@@ -1,0 +1,143 @@
+package httplock
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+const (
+	maxKeptBody = 256 << 10 // in bytes: the longest body of an answer that is kept
+	maxHead     = 64 << 10  // in bytes: room for the status and the headers
+)
+
+// keptHeaders describe the body, and how a client may use it. All others are for the client that was answered, or are set again.
+var keptHeaders = []string{
+	"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Content-Location", "Location", "Etag",
+	"Last-Modified", "Link", "Vary", "Retry-After", "Cache-Control", "Content-Security-Policy", "X-Content-Type-Options",
+}
+
+// notKept are statuses of the moment, of the caller, or of the headers of its request: another try may have another answer.
+var notKept = []int{
+	http.StatusPartialContent, http.StatusNotModified,
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
+	http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable, http.StatusTooEarly, http.StatusTooManyRequests,
+}
+
+// Kept is an answer to repeat.
+type Kept struct {
+	Status int
+	Header http.Header
+	body   []byte
+	whole  bool
+}
+
+// Implies notes the status that the framework sends for a handler that wrote nothing.
+func (a *Answer) Implies(status int) { a.implied = status }
+
+// keep returns the answer of a handler that has returned to a request of method. ok is false where another try may have
+// another answer.
+func (a *Answer) keep(method string) (k *Kept, ok bool) {
+	status := cmp.Or(a.status, a.implied, http.StatusOK)
+	if status < 200 || status > 499 || slices.Contains(notKept, status) {
+		return nil, false
+	}
+	header := a.header
+	if a.status == 0 {
+		header = a.Header()
+	}
+	k = &Kept{Status: status, Header: http.Header{}, body: a.body, whole: a.captures && !a.brokeOff(header, method)}
+	for _, name := range keptHeaders {
+		values, set := header[name]
+		outer, before := a.before[name]
+		if set && (!before || !slices.Equal(values, outer)) {
+			k.Header[name] = slices.Clone(values)
+		}
+	}
+	return k, true
+}
+
+// brokeOff says whether the body has another length than the handler said: the client sees an error.
+func (a *Answer) brokeOff(header http.Header, method string) bool {
+	length, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
+	return err == nil && length != int64(len(a.body)) && method != http.MethodHead
+}
+
+// Replay answers once more.
+func (k *Kept) Replay(w http.ResponseWriter) {
+	for name, values := range k.Header {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Idempotent-Replayed", "true")
+	w.WriteHeader(k.Status)
+	if len(k.body) > 0 {
+		_, _ = w.Write(k.body) // a client that does not take the answer is not ours to handle
+	}
+}
+
+var errNotWhole = fmt.Errorf("the answer was flushed, hijacked, has another length than its Content-Length, or more than %d bytes", maxKeptBody)
+
+// encoding is how guard.Once keeps a *Kept: as in HTTP, with nothing but the number in the first line.
+var encoding = guard.Encoding(marshal, unmarshal)
+
+func marshal(v any) ([]byte, error) {
+	k, ok := v.(*Kept)
+	if !ok || !k.whole {
+		return nil, errNotWhole
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%d\r\n", k.Status)
+	header := http.Header{}
+	for name, values := range k.Header {
+		if header[name] = values; len(values) == 0 { // the handler switched the header off
+			header[name] = []string{""}
+		}
+	}
+	if err := header.Write(&b); err != nil { // without line breaks in a value
+		return nil, err
+	}
+	b.WriteString("\r\n")
+	b.Write(k.body)
+	return b.Bytes(), nil
+}
+
+func unmarshal(data []byte, v any) error {
+	to, ok := v.(**Kept)
+	head, body, found := bytes.Cut(data, []byte("\r\n\r\n"))
+	if !ok || !found {
+		return errors.New("not an answer")
+	}
+	r := textproto.NewReader(bufio.NewReader(io.MultiReader(bytes.NewReader(head), strings.NewReader("\r\n\r\n"))))
+	line, err := r.ReadLine()
+	if err != nil {
+		return err
+	}
+	status, err := strconv.Atoi(line)
+	if err != nil || status < 200 || status > 499 {
+		return errors.New("not the status of a kept answer")
+	}
+	header, err := r.ReadMIMEHeader()
+	if err != nil {
+		return err
+	}
+	for name, values := range header {
+		switch {
+		case !slices.Contains(keptHeaders, name): // another version kept it
+			delete(header, name)
+		case slices.Equal(values, []string{""}):
+			header[name] = nil
+		}
+	}
+	*to = &Kept{Status: status, Header: http.Header(header), body: body, whole: true}
+	return nil
+}

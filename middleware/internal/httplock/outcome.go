@@ -1,0 +1,148 @@
+package httplock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+)
+
+// StatusClientClosed is the status of a request whose client is gone: nobody reads it,
+// but logs and metrics do, and it is no failure of the server.
+const StatusClientClosed = 499
+
+// Outcome is what an error means for a request.
+type Outcome struct {
+	Problem
+	Kind  locking.Kind
+	Fault string // what the program did wrong, if it is to blame
+}
+
+// Known says whether the error was guard's.
+func (o Outcome) Known() bool { return o.Kind != locking.Foreign }
+
+// HTTPError returns the HTTP status that a framework's error brings along, and what it says
+// to clients, "" for nothing.
+type HTTPError func(error) (status int, message string, ok bool)
+
+// Of is the Outcome of err for a request whose own context is ctx. known, which may be nil, knows the
+// errors of a framework.
+func Of(ctx context.Context, err error, known HTTPError) Outcome {
+	means := locking.Classify(ctx, err)
+	if body := new(bodyError); means.Kind == locking.Foreign && errors.As(err, &body) {
+		return body.outcome(ctx)
+	}
+	o := Outcome{table[means.Kind], means.Kind, means.Kind.Fault()}
+	o.RetryAfter = int((means.RetryAfter + time.Second - 1) / time.Second)
+	switch means.Kind {
+	case locking.Busy, locking.WaitTimeout:
+		if errors.As(err, new(*inProgressError)) {
+			after := o.RetryAfter
+			o.Problem = inProgress
+			o.RetryAfter = after
+		}
+		o.Status = busyStatus(ctx)
+	case locking.KeyFailed:
+		o.ask(err, known)
+	}
+	return o
+}
+
+// ask has a key function's error say how it is answered, if it does.
+func (o *Outcome) ask(err error, known HTTPError) {
+	var key *guard.KeyError
+	if !errors.As(err, &key) {
+		return
+	}
+	status, message, ok := ownAnswer(key.Err, known)
+	if !ok {
+		return
+	}
+	o.Status, o.Fault = status, ""
+	switch {
+	case message != "":
+		o.Detail = message
+	case status < http.StatusInternalServerError:
+		o.Detail = table[locking.KeyMissing].Detail
+	}
+}
+
+// ownAnswer returns the status that an error of a key function has, if it is an error status,
+// and what the client sees. Anything but an error status would turn a request that was
+// not served into one that seems to have been.
+func ownAnswer(err error, known HTTPError) (status int, message string, ok bool) {
+	var coder interface {
+		error
+		StatusCode() int
+	}
+	switch {
+	case errors.As(err, &coder):
+		if known != nil {
+			_, message, _ = known(coder)
+		}
+		if detailed, hasDetail := coder.(interface{ Detail() string }); hasDetail {
+			message = detailed.Detail()
+		}
+		status, ok = coder.StatusCode(), true
+	case known != nil:
+		status, message, ok = known(err)
+	}
+	return status, message, ok && status >= 400 && status <= 599
+}
+
+// inProgressError is that of a lock which is busy because an earlier request with the same key is being served.
+type inProgressError struct{ error } // has a *guard.BusyError
+
+func (e *inProgressError) Unwrap() error { return e.error }
+
+// bodyError is that of a request whose body could not be read before its handler.
+type bodyError struct{ err error } // has a *http.MaxBytesError where it was too large
+
+func (e *bodyError) Error() string { return "read the body of the request: " + e.err.Error() }
+
+func (e *bodyError) Unwrap() error { return e.err }
+
+func (e *bodyError) outcome(ctx context.Context) Outcome {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return Outcome{Problem: table[locking.Cancelled], Kind: locking.Cancelled}
+	case errors.As(e.err, new(*http.MaxBytesError)):
+		return Outcome{Problem: bodyTooLarge, Kind: locking.KeyMissing}
+	}
+	return Outcome{Problem: bodyUnreadable, Kind: locking.KeyMissing}
+}
+
+var busyStatuses = []int{
+	http.StatusConflict, http.StatusLocked, http.StatusTooManyRequests, http.StatusServiceUnavailable,
+}
+
+// checkBusyStatus returns an error if code may not stand for a busy lock. 0 is the default.
+func checkBusyStatus(code int) error {
+	if code != 0 && !slices.Contains(busyStatuses, code) {
+		return fmt.Errorf("BusyStatus %d is none of %v", code, busyStatuses)
+	}
+	return nil
+}
+
+type busyStatusKey struct{}
+
+// withBusyStatus makes code the status of a busy lock for the request of ctx, also for
+// locks that its handler takes and has answered by the adapter. 0 leaves it as it is.
+func withBusyStatus(ctx context.Context, code int) context.Context {
+	if code == 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, busyStatusKey{}, code)
+}
+
+func busyStatus(ctx context.Context) int {
+	if code, ok := ctx.Value(busyStatusKey{}).(int); ok {
+		return code
+	}
+	return http.StatusConflict
+}

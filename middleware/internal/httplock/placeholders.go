@@ -1,0 +1,174 @@
+package httplock
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+)
+
+type (
+	extract = locking.Extract[*http.Request]
+	grammar = locking.Grammar[*http.Request]
+)
+
+// words are the placeholders that have no kind, and are no path values.
+var words = map[string]extract{"method": method, "idempotency-key": idempotencyKey}
+
+// Grammar is the set of placeholders of the HTTP adapters. Their requests are as http.ServeMux hands them out:
+// with the pattern of their route and its path values.
+var Grammar = grammar{
+	Words: map[string]extract{"method": word("method"), "idempotency-key": word("idempotency-key")},
+	Kinds: map[string]locking.Bind[*http.Request]{"path": bindPath, "header": bindHeader, "query": bindQuery, "cookie": bindCookie},
+	Bare:  bindPath,
+}
+
+func word(name string) extract {
+	return func(r *http.Request) (string, error) {
+		// A route with a {method} of its own almost certainly meant that one.
+		if r.PathValue(name) != "" || patternHas(r.Pattern, name) {
+			return "", unfitWord(name)
+		}
+		return words[name](r)
+	}
+}
+
+func unfitWord(name string) error {
+	return locking.Unfit(fmt.Sprintf("the route has a path value of that name: write {path:%s}", name))
+}
+
+var errNoPathValue = locking.Unfit("the route has no such path value")
+
+func bindPath(name string) (extract, error) {
+	if strings.HasSuffix(name, "...") || strings.ContainsAny(name, "$/ \t\r\n") {
+		return nil, fmt.Errorf("%q is not the name of a path value", name)
+	}
+	return func(r *http.Request) (string, error) {
+		value := r.PathValue(name)
+		if value == "" && !patternHas(r.Pattern, name) {
+			return "", errNoPathValue
+		}
+		return decodePathValue(r.URL, value)
+	}, nil
+}
+
+func bindHeader(name string) (extract, error) {
+	if !isToken(name) {
+		return nil, fmt.Errorf("%q is not the name of a header", name)
+	}
+	name = http.CanonicalHeaderKey(name)
+	if name == "Host" {
+		return nil, errors.New("net/http has no Host header: write LockFunc, with r.Host")
+	}
+	return func(r *http.Request) (string, error) { return single(r.Header[name]) }, nil
+}
+
+func bindQuery(name string) (extract, error) {
+	return func(r *http.Request) (string, error) { return single(r.URL.Query()[name]) }, nil
+}
+
+func bindCookie(name string) (extract, error) {
+	if !isToken(name) {
+		return nil, fmt.Errorf("%q is not the name of a cookie", name)
+	}
+	// Browsers rightly send one name several times, the most specific path first.
+	return func(r *http.Request) (string, error) {
+		cookie, err := r.Cookie(name)
+		if err != nil {
+			return "", nil //nolint:nilerr // the only error is that there is none
+		}
+		return cookie.Value, nil
+	}, nil
+}
+
+// single refuses a value given twice: the handler could read another one than the lock.
+func single(values []string) (string, error) {
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	}
+	return "", locking.Invalid("given more than once")
+}
+
+func method(r *http.Request) (string, error) {
+	if r.Method == "" {
+		return http.MethodGet, nil
+	}
+	return r.Method, nil
+}
+
+// isToken is the rule of RFC 9110 §5.6.2 for names of headers, and of RFC 6265 for
+// those of cookies.
+func isToken(name string) bool {
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return name != ""
+}
+
+// fits returns the error of the first placeholder that no request of a route can answer, whose pattern is as its router
+// writes it.
+func fits(placeholders []string, pattern string) error {
+	for _, placeholder := range placeholders {
+		name, isPath := strings.CutPrefix(placeholder, "path:")
+		_, isWord := words[placeholder]
+		if !isPath && strings.Contains(placeholder, ":") {
+			continue // a header, say
+		}
+		var err error
+		switch has := patternHas(pattern, name); {
+		case isWord && has:
+			err = unfitWord(name)
+		case !isWord && !has:
+			err = errNoPathValue
+		}
+		if err != nil {
+			return fmt.Errorf("placeholder {%s}: %w", placeholder, err)
+		}
+	}
+	return nil
+}
+
+// patternHas says whether a pattern has a path value of a name: {name}, {name...} or {name:regexp}, or, without
+// braces, :name or *name. A wildcard without a name is "*".
+func patternHas(pattern, name string) bool {
+	if !strings.Contains(pattern, "{") {
+		return slices.Contains(paramNames(pattern), name)
+	}
+	for _, end := range []string{"}", "...}", ":"} {
+		if strings.Contains(pattern, "{"+name+end) {
+			return true
+		}
+	}
+	return name == "*" && strings.HasSuffix(pattern, "/*")
+}
+
+// paramNames returns the names of the parameters in a path of a router that writes them as :name.
+func paramNames(path string) (names []string) {
+	for i := 0; i < len(path); i++ {
+		switch path[i] {
+		case '*':
+			if name := path[i+1:]; name != "" {
+				return append(names, name)
+			}
+			return append(names, "*")
+		case '\\': // "\:" is a colon
+			i++
+		case ':':
+			name, _, _ := strings.Cut(path[i+1:], "/")
+			names = append(names, name)
+			i += len(name)
+		}
+	}
+	return names
+}

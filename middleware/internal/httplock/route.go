@@ -1,0 +1,155 @@
+package httplock
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+)
+
+// defaultWait is short: net/http does not notice a client that left before its body was
+// read, and the wait counts against Server.WriteTimeout.
+const defaultWait = 2 * time.Second
+
+// Adapter is what one adapter has of its own.
+type Adapter struct {
+	Name  string    // for texts
+	Known HTTPError // knows the errors of its framework; may be nil
+
+	faults locking.Faults
+}
+
+// Early logs once, and returns, the error of a table that runs before the router. No row would ever apply, and nothing
+// would be locked.
+func (a *Adapter) Early(ctx context.Context) error {
+	err := &guard.KeyError{Reason: "the request has no route yet: Annotate belongs into Use, not into Pre"}
+	a.faults.Log(ctx, a.Name, "", locking.KeyFailed.Fault(), err)
+	return err
+}
+
+// Keys makes the lock part of a guardhttp.Rule.
+var Keys = locking.Adapter[*http.Request]{Name: "guardhttp", Grammar: Grammar, Callers: []string{"header", "cookie"}}
+
+// Rule is what a guardhttp.Rule holds.
+type Rule struct {
+	Locks      locking.Rule[*http.Request]
+	OnError    func(w http.ResponseWriter, r *http.Request, err error) // nil for the adapter's answer
+	BusyStatus int                                                     // 0 for the default
+}
+
+// RuleOf returns what a guardhttp.Rule holds. Package guardhttp sets it when it is initialized; its type is any, as guardhttp
+// imports this package.
+var RuleOf func(rule any) Rule
+
+// Bind makes a guardhttp.Rule one of g, or says what is wrong with it.
+func (a *Adapter) Bind(g *guard.Guard, rule any) (*Route, error) {
+	r := RuleOf(rule)
+	locker, err := r.Locks.Bind(g, defaultWait)
+	if err == nil {
+		err = checkBusyStatus(r.BusyStatus)
+	}
+	return &Route{Locker: locker, adapter: a, rule: r}, err
+}
+
+// Must is Bind, except that it panics with the adapter's name and the error.
+func (a *Adapter) Must(g *guard.Guard, rule any) *Route {
+	route, err := a.Bind(g, rule)
+	if err != nil {
+		panic(a.Name + ": " + err.Error())
+	}
+	return route
+}
+
+// Route is a Rule in use. It may be used concurrently.
+type Route struct {
+	*locking.Locker[*http.Request]
+	Name    string // of a row of a table
+	adapter *Adapter
+	rule    Rule
+	faults  locking.Faults
+}
+
+// Context returns ctx with what locks taken in code need: the Guard, and the status of a busy lock.
+func (l *Route) Context(ctx context.Context) context.Context {
+	return withBusyStatus(l.Locker.Context(ctx), l.rule.BusyStatus)
+}
+
+// Result is how Serve went.
+type Result struct {
+	Own     error   // what the handler returned, unchanged
+	Err     error   // guard's error: the handler did not run, or its lock was lost
+	Outcome Outcome // the answer to Err
+	Answer  *Answer // to the request
+	Replay  *Kept   // the answer of an earlier request, to be sent; nil if there is none
+}
+
+// Unfit says whether Err is that of a template which needs what the route of the request has not.
+func (r *Result) Unfit() bool { return r.Err != nil && r.Outcome.Kind == locking.KeyUnfit }
+
+// Serve calls next under the locks of r, which is as http.ServeMux hands it out, and has a context of Route.Context. The
+// lock has that name, unless the Rule has one. next gets the context of the lease, and is to write to a.
+func (l *Route) Serve(a *Answer, r *http.Request, name string, next func(context.Context) error) Result {
+	result := Result{Answer: a}
+	if l.rule.Locks.IsOnce() {
+		l.serveOnce(&result, r, name, next)
+	} else {
+		result.Own, result.Err = l.Run(r.Context(), name, r, func(held context.Context) error {
+			a.start(held)
+			return next(held)
+		})
+	}
+	if a.ctx != nil {
+		result.Err = a.finish(result.Err)
+	}
+	if result.Err != nil {
+		result.Outcome = Of(r.Context(), result.Err, l.adapter.Known)
+	}
+	return result
+}
+
+// Handled gives result.Err to the program's hook, if there is one, and else logs it if no caller would see it. It returns
+// false where the adapter is to answer, unless the Answer was Sent.
+func (l *Route) Handled(w http.ResponseWriter, r *http.Request, name string, result *Result) bool {
+	switch sent := result.Answer.sent; {
+	case l.rule.OnError != nil && sent:
+		l.rule.OnError(result.Answer.Writer(), r.WithContext(result.Answer.Context(r.Context())), result.Err) // WriteError knows them
+	case l.rule.OnError != nil:
+		l.rule.OnError(w, r, result.Err)
+	case sent && !result.Answer.Failed(): // or else the caller was told
+		locking.LogLost(r.Context(), l.adapter.Name, name, result.Err)
+	case !sent:
+		l.faults.Log(r.Context(), l.adapter.Name, name, result.Outcome.Fault, result.Err)
+	}
+	return l.rule.OnError != nil
+}
+
+// HandBack copies to outer what inner layers left in inner, a shallow copy of it:
+// the pattern, which outer layers label their telemetry with, and the parsed form, whose
+// temporary files the server deletes only where it finds them in its own request.
+func HandBack(outer, inner *http.Request) {
+	if inner.Pattern != "" {
+		outer.Pattern = inner.Pattern
+	}
+	if outer.MultipartForm == nil {
+		outer.MultipartForm = inner.MultipartForm
+	}
+}
+
+// Name is the lock's name for a method and the pattern of a route, which is "" for
+// a request without a route. It has few values whatever clients send.
+func Name(method, pattern string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+	case "":
+		method = http.MethodGet
+	default:
+		method = "_OTHER"
+	}
+	if pattern == "" {
+		return method
+	}
+	return method + " " + pattern
+}

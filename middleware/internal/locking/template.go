@@ -1,0 +1,110 @@
+package locking
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/redlatch/redlatch/guard"
+)
+
+// Extract reads the value of one placeholder from a source. "" means that there is
+// none; an error is best made by Invalid or Unfit. It is called from many goroutines.
+type Extract[S any] func(src S) (string, error)
+
+// Bind makes the Extract of a placeholder's name, or says what is wrong with the name.
+type Bind[S any] func(name string) (Extract[S], error)
+
+// Grammar is the set of placeholders that an adapter knows.
+type Grammar[S any] struct {
+	Words map[string]Extract[S] // {word}
+	Kinds map[string]Bind[S]    // {kind:name}
+	Bare  Bind[S]               // {name}, for every name that is not a word
+}
+
+// Template makes lock keys from text with placeholders in braces, such as "tenant:{header:X-Tenant}:order:{id}".
+// Two different tuples of values never give the same key: values are escaped as in guard.JoinKey, an empty value is
+// an error, and there is at most one placeholder between two ':'. A Template does not change and may be used concurrently.
+type Template[S any] struct {
+	parts []part[S]
+	tail  string // literal text after the last placeholder
+	size  int    // length of the shortest key, in bytes
+}
+
+type part[S any] struct {
+	literal     string // in front of the placeholder
+	placeholder string // as it stands in the template, with its braces
+	extract     Extract[S]
+}
+
+// Placeholders returns the placeholders in order, without their braces: "id", "header:Name".
+func (t *Template[S]) Placeholders() []string {
+	all := make([]string, len(t.parts))
+	for i, part := range t.parts {
+		all[i] = strings.Trim(part.placeholder, "{}")
+	}
+	return all
+}
+
+// typicalValue is a guess at the length of a value, in bytes, to size the buffer with.
+const typicalValue = 24
+
+// Key returns the key of src. Its error is a *guard.KeyError that names the placeholder,
+// never a value, and whose Err is a *ValueError or what the placeholder's Extract returned.
+func (t *Template[S]) Key(src S) (string, error) {
+	key := make([]byte, 0, t.size+typicalValue*len(t.parts))
+	for _, part := range t.parts {
+		value, err := part.extract(src)
+		switch {
+		case err != nil:
+		case value == "":
+			err = errMissing
+		case !utf8.ValidString(value):
+			err = errNotUTF8
+		}
+		if err != nil {
+			return "", &guard.KeyError{Reason: "placeholder " + part.placeholder, Err: err}
+		}
+		key = append(key, part.literal...)
+		key = append(key, guard.JoinKey(value)...)
+	}
+	key = append(key, t.tail...)
+	if len(key) > guard.MaxKeyLength {
+		reason := fmt.Sprintf("give a key of %d bytes, the longest is %d", len(key), guard.MaxKeyLength)
+		return "", &guard.KeyError{Reason: "placeholder values", Err: Invalid(reason)}
+	}
+	return string(key), nil
+}
+
+// ValueError is why a placeholder has no usable value. Its text never holds the value.
+// It is the Err of the guard.KeyError that Template.Key returns.
+type ValueError struct {
+	Reason string
+	// Unfit is set where no request of this kind could have a value: the template does
+	// not fit the route. Otherwise this request lacks it.
+	Unfit bool
+}
+
+// Error returns the reason.
+func (e *ValueError) Error() string { return e.Reason }
+
+// Invalid is the error of a value that is there but cannot be used.
+func Invalid(reason string) error { return &ValueError{Reason: reason} }
+
+// Unfit is the error of a placeholder that no request here can answer.
+func Unfit(reason string) error { return &ValueError{Reason: reason, Unfit: true} }
+
+// ValueErrorIn finds the ValueError in err, nil if there is none.
+func ValueErrorIn(err error) *ValueError {
+	var found *ValueError
+	if errors.As(err, &found) {
+		return found
+	}
+	return nil
+}
+
+var (
+	errMissing = Invalid("missing or empty")
+	errNotUTF8 = Invalid("not UTF-8")
+)
