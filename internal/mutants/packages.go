@@ -38,21 +38,17 @@ var near = map[string][]string{
 
 // far has the tests of packages that see rules which those of a package do not see.
 var far = map[string][]string{
-	"./guard":                           {"./guard/internal/redisstore"}, // Replicas
-	"./guard/guardstore":                {"./guard/guardtest"},
-	"./guard/internal/clock":            {"./guard/internal/watchdog", "./guard/internal/retry"},
-	"./guard/internal/cohort":           {"./guard"},
-	"./guard/internal/keyformat":        {"./guard"},
-	"./guard/internal/redisconn":        {"./guard/internal/redisstore"},
-	"./guard/internal/retry":            {"./guard/internal/cohort", "./guard"},
-	"./guard/internal/task":             {"./guard/internal/cohort", "./guard"},
-	"./guard/internal/watchdog":         {"./guard/internal/cohort", "./guard"},
-	"./middleware/internal/answer":      {"./middleware/nethttp"},
-	"./middleware/internal/httprequest": {"./middleware/nethttp"},
-	"./middleware/internal/httprule":    {"./middleware/nethttp"},
-	"./middleware/internal/keytemplate": {"./middleware/internal/httprequest"},
-	"./middleware/internal/locking":     {"./middleware/nethttp", "./middleware/grpc"},
-	"./middleware/internal/outcome":     {"./middleware/nethttp"},
+	"./guard":                        {"./guard/internal/redisstore"}, // Replicas
+	"./guard/guardstore":             {"./guard/guardtest"},
+	"./guard/internal/clock":         {"./guard/internal/watchdog", "./guard/internal/retry"},
+	"./guard/internal/cohort":        {"./guard"},
+	"./guard/internal/keyformat":     {"./guard"},
+	"./guard/internal/redisconn":     {"./guard/internal/redisstore"},
+	"./guard/internal/retry":         {"./guard/internal/cohort", "./guard"},
+	"./guard/internal/task":          {"./guard/internal/cohort", "./guard"},
+	"./guard/internal/watchdog":      {"./guard/internal/cohort", "./guard"},
+	"./middleware/internal/httplock": {"./middleware/nethttp"},
+	"./middleware/internal/locking":  {"./middleware/nethttp", "./middleware/grpc"},
 }
 
 // files has patterns for packages that are kits of tests, but for these files.

@@ -199,7 +199,7 @@ func TestOutcome_BusyStatus(t *testing.T) {
 func TestOutcome_Header(t *testing.T) {
 	t.Parallel()
 	h := http.Header{"Content-Length": {"9"}, "Etag": {`"x"`}, "Set-Cookie": {"a=b"}}
-	Of(context.Background(), &guard.BusyError{RetryAfter: 1001 * time.Millisecond}, nil).Problem.SetHeader(h)
+	Of(context.Background(), &guard.BusyError{RetryAfter: 1001 * time.Millisecond}, nil).SetHeader(h)
 	assert.Equal(t, http.Header{"Cache-Control": {"no-store"}, "Retry-After": {"2"}, "Set-Cookie": {"a=b"}}, h)
 }
 

@@ -22,3 +22,8 @@ func Unfit(reason string) error { return locking.Unfit(reason) }
 
 // ValueErrorIn is locking.ValueErrorIn.
 func ValueErrorIn(err error) *ValueError { return locking.ValueErrorIn(err) }
+
+// Parse is locking.Parse.
+func Parse[S any](text string, grammar Grammar[S]) (*locking.Template[S], error) {
+	return locking.Parse(text, grammar)
+}
