@@ -37,7 +37,7 @@ import (
 //
 // A record is in Redis, and as safe as what else is there: after FLUSHALL, an eviction, or a
 // failover that loses it, fn runs again. Where an effect must never happen twice, also give it an
-// idempotency key of its own, or write a row of the key in its transaction: see docs/once.md. Give all
+// idempotency key of its own, or write a row of the key in its transaction: see docs/guides/idempotency-keys.md. Give all
 // calls of a key the same keep, TTL and AtMostOnce.
 //
 // Limit and Shared, FailOpen with AtMostOnce, a quorum, a Store that is no guardstore.Recorder, and a key that ctx

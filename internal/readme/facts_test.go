@@ -20,6 +20,8 @@ import (
 var facts = []struct{ page, says, where, code string }{
 	{`docs/guides/shell.md`, `TERM comes 21.8 s after the last confirmed renewal, and KILL at 26.8 s`, `cmd/redlatch`, `r.reserve = min(max(ttl/50, 5*time.Millisecond), 200*time.Millisecond) r.grace = min(ttl/6, 5*time.Second)`},
 	{`docs/guides/cron.md`, "`gocron:report`, of the job's name", `middleware/gocron`, `guard.JoinKey("gocron", job)`},
+	{`docs/guides/idempotency-keys.md`, `larger than 256 KiB`, `middleware/internal`, `= 256 << 10`},
+	{`docs/guides/idempotency-keys.md`, `The body may have 1 MiB`, `middleware/internal`, `axBody = 1 << 20`},
 	{`docs/operate/capacity.md`, `29,000 locks and releases of free keys; 83,000 if`, `internal/docs/capacity.md`, `| free cycle: acquire and release | 35.0 | 29,000 | | free cycle, of 128 callers in one process | 12.0 | 83,000 |`},
 	{`docs/operate/capacity.md`, `5,350 hand-overs`, `internal/docs/capacity.md`, `| hand-over from process to process | 187.0 | 5,350 |`},
 	{`docs/operate/capacity.md`, `196,000 renewals`, `internal/docs/capacity.md`, `| renewal, in pipelines of hundreds | 5.1 | 196,000 |`},

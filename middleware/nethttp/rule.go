@@ -64,7 +64,7 @@ func (r Rule) BusyStatus(code int) Rule {
 }
 
 // Once serves the requests of a key once, and repeats the first answer to those that come again until keep has
-// passed: 1 ms to 366 days, counted from the end of the handler. docs/once.md has its rules.
+// passed: 1 ms to 366 days, counted from the end of the handler. docs/guides/idempotency-keys.md has its rules.
 //
 //	Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24 * time.Hour)
 //
