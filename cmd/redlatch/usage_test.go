@@ -174,10 +174,10 @@ func TestUsage_MessagesHaveOnePrefix(t *testing.T) {
 		"Redis is unavailable: dial tcp 127.0.0.1:1":      {69, off, "doctor"},
 		"k: Redis is unavailable: dial tcp 127.0.0.1:1: ": {69, off, "run k true"},
 		"Redis refuses: NOPERM ":                          {69, blind, "show k"},
-		"k: Redis refuses: ERR The user executing ":       {69, blind, "run k true"},
-		"not a lock: ":            {65, r, "show by-hand"},
-		"invalid lock key: ":      {64, r, "show " + strings.Repeat("k", 600)},
-		"--prefix \"{\" must be ": {64, r, "ls --prefix {"},
+		"k: Redis refuses: ERR ":                          {69, blind, "run k true"},
+		"not a lock: ":                                    {65, r, "show by-hand"},
+		"invalid lock key: ":                              {64, r, "show " + strings.Repeat("k", 600)},
+		"--prefix \"{\" must be ":                         {64, r, "ls --prefix {"},
 	} {
 		assert.Regexp(t, `^redlatch: `+regexp.QuoteMeta(says), got.env.do(got.code, strings.Fields(got.args)...).stderr)
 	}
