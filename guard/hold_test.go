@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -316,19 +317,29 @@ func TestHold_CloseWhileALockIsGranted(t *testing.T) {
 	}, guard.Observe(o))
 }
 
+// A loss is printed once, whichever way the work reports it.
 func TestHold_TheErrorOfWorkIsJoinedWithTheLossOnce(t *testing.T) {
 	const loss = `guard: lock "lock" was lost: no longer held in the store`
-	for text, returns := range map[string]func(ctx context.Context) error{
-		loss:            context.Cause,
-		loss + "\nboom": func(context.Context) error { return errBoom },
+	for text, works := range map[string][]func(g *env, ctx context.Context) error{
+		loss: {
+			func(*env, context.Context) error { return nil },
+			func(_ *env, ctx context.Context) error { return context.Cause(ctx) },
+			func(g *env, ctx context.Context) error { return g.WithLock(ctx, k, never(g.t)) },
+		},
+		loss + "\nboom":   {func(*env, context.Context) error { return errBoom }},
+		"paying: " + loss: {func(_ *env, ctx context.Context) error { return fmt.Errorf("paying: %w", context.Cause(ctx)) }},
 	} {
-		bubble(t, func(t *testing.T, g *env) {
-			require.EqualError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
-				g.s.Drop("k")
-				<-ctx.Done()
-				return returns(ctx)
-			}), text)
-		}, guard.Name("lock"))
+		for _, work := range works {
+			bubble(t, func(t *testing.T, g *env) {
+				err := g.WithLock(t.Context(), k, func(ctx context.Context) error {
+					g.s.Drop("k")
+					<-ctx.Done()
+					return work(g, ctx)
+				})
+				require.EqualError(t, err, text)
+				require.ErrorIs(t, err, guard.ErrLost)
+			}, guard.Name("lock"))
+		}
 	}
 }
 

@@ -26,23 +26,23 @@ func awhile(r *cohort.Request) { r.Wait = time.Hour }
 // A message has its claim ask at once, with the place that it has.
 func TestClaim_AMessageHasItAsk(t *testing.T) {
 	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+	s.OnAcquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n < 3 {
 			return busy(70+uint64(n), 5, time.Minute) //nolint:gosec // not negative
 		}
 		return held(firstMint)
 	}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		c := b.comes()
 		b.waits(c)
 		begun := time.Now()
-		claims, _ := b.sent()
-		s.notify(guardstore.Notification{Owner: claims[0].Owner})
+		claims, _ := b.Sent()
+		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
 		b.waits(c)
-		s.notify(guardstore.Notification{Owner: "somebody else"})
-		s.notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
+		s.Notify(guardstore.Notification{Owner: "somebody else"})
+		s.Notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
 		b.waits(c)
-		s.notify(guardstore.Notification{Owner: claims[0].Owner})
+		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
 		h := b.has(c)
 		assert.Equal(b, begun, time.Now())
 		claims = b.claimed(3)
@@ -71,21 +71,21 @@ func TestClaim_HowOftenAClaimAsks(t *testing.T) {
 		"the head, without those": {inFront: 0, silent: true, least: 60, most: 76},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &store{silent: test.silent}
+			s := &store{Silent: test.silent}
 			begun := time.Time{}
-			s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+			s.OnAcquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
 				return busy(7, test.inFront, time.Hour-time.Since(begun)+time.Minute)
 			}
 			var awake atomic.Int64
-			inBubble(t, s, func(b *bench) {
+			inBubble(t, s, func(b *rig) {
 				c := b.comes(awhile)
-				s.change(func() { begun = time.Now() })
+				s.Change(func() { begun = time.Now() })
 				awake.Store(0)
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				n := s.asks(begun)
+				n := s.Asks(begun)
 				assert.EqualValues(b, n, awake.Load())
-				claims, _ := b.sent()
+				claims, _ := b.Sent()
 				for _, claim := range claims {
 					assert.Equal(b, test.silent, claim.Unsubscribed)
 				}
@@ -100,8 +100,8 @@ func TestClaim_HowOftenAClaimAsks(t *testing.T) {
 // The head asks as soon as the holder's ttl has passed, and not a second later.
 func TestClaim_TheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
 	for _, left := range []time.Duration{0, 3 * time.Millisecond, 400 * time.Millisecond} {
-		s := &store{acquire: inTurn(queued(0, left), mint)}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: inTurn(queued(0, left), mint)}
+		inBubble(t, s, func(b *rig) {
 			begun := time.Now()
 			c := b.comes()
 			<-c.done
@@ -117,15 +117,15 @@ func TestClaim_TheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
 func TestClaim_AtTheBackWithoutALiveHead(t *testing.T) {
 	for left, least := range map[time.Duration]int{13 * time.Second: 2, time.Hour: 1} {
 		ends := time.Time{}
-		s := &store{acquire: func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		s := &store{OnAcquire: func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
 			return busy(7, 9, time.Until(ends))
 		}}
-		inBubble(t, s, func(b *bench) {
+		inBubble(t, s, func(b *rig) {
 			begun := time.Now()
 			ends = begun.Add(left)
 			c := b.comes(awhile)
 			time.Sleep(14*time.Second + time.Millisecond)
-			assert.GreaterOrEqual(b, s.asks(begun), least)
+			assert.GreaterOrEqual(b, s.Asks(begun), least)
 			b.leaves(c)
 		})
 	}
@@ -133,10 +133,10 @@ func TestClaim_AtTheBackWithoutALiveHead(t *testing.T) {
 
 // Messages flow that did not when the claim was sent: it asks soon, and says so.
 func TestClaim_MessagesFlowLate(t *testing.T) {
-	s := &store{silent: true, acquire: queued(9, time.Hour)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{Silent: true, OnAcquire: queued(9, time.Hour)}
+	inBubble(t, s, func(b *rig) {
 		c := b.comes(awhile)
-		s.notify(guardstore.Notification{})
+		s.Notify(guardstore.Notification{})
 		time.Sleep(201 * time.Millisecond)
 		claims := b.claimed(2)
 		assert.True(b, claims[0].Unsubscribed)
@@ -147,15 +147,15 @@ func TestClaim_MessagesFlowLate(t *testing.T) {
 
 // A claim that learns that it is one of the first two asks as they do from then on.
 func TestClaim_AtTheFrontItAsksAsTheFirstTwo(t *testing.T) {
-	s := &store{acquire: queued(9, time.Hour)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: queued(9, time.Hour)}
+	inBubble(t, s, func(b *rig) {
 		c := b.comes(awhile)
-		claims, _ := b.sent()
+		claims, _ := b.Sent()
 		begun := time.Now()
-		s.acquire = queued(1, time.Hour)
-		s.notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
+		s.OnAcquire = queued(1, time.Hour)
+		s.Notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
 		time.Sleep(1100 * time.Millisecond)
-		assert.Equal(b, 1, s.asks(begun))
+		assert.Equal(b, 1, s.Asks(begun))
 		b.leaves(c)
 	})
 }
@@ -167,30 +167,30 @@ func TestClaim_AtTheBackAfterMessagesWereLost(t *testing.T) {
 	s := &store{}
 	ends := time.Time{}
 	renewed := false
-	s.acquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+	s.OnAcquire = func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
 		if renewed {
 			ends = time.Now().Add(4 * time.Second)
 		}
 		return busy(7, 9, time.Until(ends))
 	}
-	inBubble(t, s, func(b *bench) {
-		s.change(func() { ends, renewed = time.Now().Add(4*time.Second), true })
+	inBubble(t, s, func(b *rig) {
+		s.Change(func() { ends, renewed = time.Now().Add(4*time.Second), true })
 		c := b.comes(awhile)
 		time.Sleep(time.Minute)
 		begun := time.Now()
 		time.Sleep(time.Minute)
-		assert.LessOrEqual(b, s.asks(begun), 7, "the holder lives")
+		assert.LessOrEqual(b, s.Asks(begun), 7, "the holder lives")
 
 		begun = time.Now()
-		s.change(func() { ends, renewed = begun.Add(4*time.Second), false })
-		s.notify(guardstore.Notification{Err: errUnanswered}) // and again, soon
-		s.notify(guardstore.Notification{})
+		s.Change(func() { ends, renewed = begun.Add(4*time.Second), false })
+		s.Notify(guardstore.Notification{Err: errUnanswered}) // and again, soon
+		s.Notify(guardstore.Notification{})
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(b, 1, s.asks(begun))
+		assert.Equal(b, 1, s.Asks(begun))
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		assert.GreaterOrEqual(b, s.asks(begun), 2, "when the holder should be gone")
+		assert.GreaterOrEqual(b, s.Asks(begun), 2, "when the holder should be gone")
 		b.leaves(c)
 	})
 }
@@ -200,12 +200,12 @@ func TestClaim_AtTheBackAfterMessagesWereLost(t *testing.T) {
 func TestClaim_GrantsThatComeTooLate(t *testing.T) {
 	for _, late := range []int{1, 2, 3} {
 		answers := slices.Repeat([]answer{slow(trusted(0).Sub(0), mint)}, late)
-		s := &store{acquire: inTurn(slices.Concat([]answer{queued(0, 0)}, answers, []answer{mint})...)}
+		s := &store{OnAcquire: inTurn(slices.Concat([]answer{queued(0, 0)}, answers, []answer{mint})...)}
 		slow := func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} }
-		inBubble(t, s, func(b *bench) {
+		inBubble(t, s, func(b *rig) {
 			c := b.comes()
 			<-c.done
-			claims, releases := b.sent()
+			claims, releases := b.Sent()
 			if late == 3 {
 				var failure *retry.Error
 				require.ErrorAs(b, c.err, &failure)
@@ -231,7 +231,7 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 	const way = 700 * time.Millisecond
 	late := slow(way, mint)
 	t.Run("first", func(t *testing.T) {
-		inBubble(t, &store{acquire: late}, func(b *bench) {
+		inBubble(t, &store{OnAcquire: late}, func(b *rig) {
 			sent := clock.Now()
 			c := b.comes()
 			<-c.done
@@ -241,8 +241,8 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 		})
 	})
 	t.Run("the second attempt", func(t *testing.T) {
-		s := &store{acquire: inTurn(unanswered, late)}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: inTurn(unanswered, late)}
+		inBubble(t, s, func(b *rig) {
 			begun := clock.Now()
 			c := b.comes()
 			<-c.done
@@ -251,17 +251,17 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 			assert.Equal(b, trusted(clock.Now().Add(-way)), c.hold.Grant.Deadline())
 			assert.True(b, c.hold.Grant.Tombstone, "the first may yet arrive")
 			_ = b.ends(c.hold)
-			_, releases := b.sent()
+			_, releases := b.Sent()
 			assert.True(b, releases[0].Tombstone)
 		})
 	})
 	t.Run("of one that waited", func(t *testing.T) {
-		s := &store{acquire: inTurn(queued(0, time.Minute), late)}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: inTurn(queued(0, time.Minute), late)}
+		inBubble(t, s, func(b *rig) {
 			c := b.comes()
-			claims, _ := b.sent()
+			claims, _ := b.Sent()
 			sent := clock.Now()
-			s.notify(guardstore.Notification{Owner: claims[0].Owner})
+			s.Notify(guardstore.Notification{Owner: claims[0].Owner})
 			<-c.done
 			assert.Equal(b, trusted(sent), c.hold.Grant.Deadline())
 			assert.False(b, c.hold.Grant.Tombstone)
@@ -275,12 +275,12 @@ func TestClaim_AClaimThatIsFinishedGoesOn(t *testing.T) {
 	finished := says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
 	for name, first := range map[string]answer{"the first": finished, "one that waits": queued(0, time.Minute)} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, &store{acquire: inTurn(first, finished, mint)}, func(b *bench) {
+			inBubble(t, &store{OnAcquire: inTurn(first, finished, mint)}, func(b *rig) {
 				c := b.comes()
 				<-c.done
 				require.NoError(b, c.err)
 				synctest.Wait()
-				claims, releases := b.sent()
+				claims, releases := b.Sent()
 				require.Len(b, claims, 3)
 				assert.NotEqual(b, claims[0].Owner, claims[2].Owner)
 				assert.Zero(b, claims[2].Ticket)
@@ -297,57 +297,57 @@ func TestClaim_AClaimThatIsFinishedGoesOn(t *testing.T) {
 // What is left of a claim that no caller wants any more: which caller leaves when, and what the store gets.
 func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 	t.Run("busy, and nobody waits", func(t *testing.T) {
-		inBubble(t, &store{acquire: queued(0, time.Minute)}, func(b *bench) {
+		inBubble(t, &store{OnAcquire: queued(0, time.Minute)}, func(b *rig) {
 			s := b.comes(func(r *cohort.Request) { r.Wait = 0 })
 			s.cancel()
 			require.ErrorIs(b, b.fails(s), cohort.ErrBusy)
 		})
 	})
 	t.Run("not queued, and answered", func(t *testing.T) {
-		s := &store{acquire: says(guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute})}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: says(guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute})}
+		inBubble(t, s, func(b *rig) {
 			c := b.comes(func(r *cohort.Request) { r.Wait = 0 })
 			require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
 			synctest.Wait()
-			claims, releases := b.sent()
+			claims, releases := b.Sent()
 			assert.False(b, claims[0].Queue)
 			assert.Empty(b, releases)
 		})
 	})
 	t.Run("the first caller leaves with its command on the wire", func(t *testing.T) {
-		s := &store{acquire: unanswered}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: unanswered}
+		inBubble(t, s, func(b *rig) {
 			c := b.comes()
 			c.cancel()
 			require.ErrorIs(b, b.fails(c), cohort.ErrEnded)
 			releases := b.released(1)
-			claims, _ := b.sent()
+			claims, _ := b.Sent()
 			assert.Equal(b, claims[0].Owner, releases[0].Owner)
 			assert.True(b, releases[0].Tombstone)
 		})
 	})
 	t.Run("with a ttl that is shorter than a call may take", func(t *testing.T) {
-		s := &store{acquire: unanswered, release: func(ctx context.Context, _ int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+		s := &store{OnAcquire: unanswered, OnRelease: func(ctx context.Context, _ int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
 			<-ctx.Done()
 			return guardstore.ReleaseReply{}, ctx.Err()
 		}}
-		inBubble(t, s, func(b *bench) {
+		inBubble(t, s, func(b *rig) {
 			b.leaves(b.comes(func(r *cohort.Request) { r.TTL = timeout / 4 }))
 			time.Sleep(timeout)
-			_, releases := b.sent()
+			_, releases := b.Sent()
 			assert.Greater(b, len(releases), 1, "it may arrive late")
 		})
 	})
 	t.Run("the first caller leaves, and one asks that does not wait", func(t *testing.T) {
-		inBubble(t, &store{acquire: inTurn(unanswered, mint)}, func(b *bench) {
+		inBubble(t, &store{OnAcquire: inTurn(unanswered, mint)}, func(b *rig) {
 			c, other := b.comes(), b.comes(atOnce)
 			b.leaves(c)
 			_ = b.ends(b.has(other))
 		})
 	})
 	t.Run("it leaves, and those in the queue leave after it", func(t *testing.T) {
-		s := &store{acquire: inTurn(unanswered, queued(3, time.Minute))}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: inTurn(unanswered, queued(3, time.Minute))}
+		inBubble(t, s, func(b *rig) {
 			c, other := b.comes(), b.comes()
 			b.leaves(c)
 			b.released(0)
@@ -360,11 +360,11 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 		})
 	})
 	t.Run("a caller that waits leaves while it asks, and another is in the queue", func(t *testing.T) {
-		s := &store{acquire: inTurn(queued(0, time.Minute), unanswered, queued(0, time.Minute))}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: inTurn(queued(0, time.Minute), unanswered, queued(0, time.Minute))}
+		inBubble(t, s, func(b *rig) {
 			c, other := b.comes(), b.comes()
-			claims, _ := b.sent()
-			s.notify(guardstore.Notification{Owner: claims[0].Owner})
+			claims, _ := b.Sent()
+			s.Notify(guardstore.Notification{Owner: claims[0].Owner})
 			b.waits(c)
 			b.leaves(c)
 			synctest.Wait()
@@ -380,8 +380,8 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 	for _, takes := range []time.Duration{attempt / 2, trusted(0).Sub(0)} {
 		t.Run("all leave with a grant on the wire", func(t *testing.T) {
 			for range 20 { // it stops, or asks once more
-				s := &store{acquire: inTurn(mint, slow(takes, mint), mint)}
-				inBubble(t, s, func(b *bench) {
+				s := &store{OnAcquire: inTurn(mint, slow(takes, mint), mint)}
+				inBubble(t, s, func(b *rig) {
 					h := b.has(b.comes())
 					c := b.comes()
 					h.Abandon(b.Context())
@@ -389,7 +389,7 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 					b.leaves(c)
 					time.Sleep(ttl)
 					releases := b.released(1)
-					claims, _ := b.sent()
+					claims, _ := b.Sent()
 					assert.Equal(b, claims[1].Owner, releases[0].Owner)
 					assert.False(b, releases[0].Tombstone, "each attempt was answered")
 				}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
@@ -397,11 +397,11 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 		})
 	}
 	t.Run("it leaves while its claim asks", func(t *testing.T) {
-		s := &store{acquire: inTurn(queued(0, time.Minute), unanswered)}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: inTurn(queued(0, time.Minute), unanswered)}
+		inBubble(t, s, func(b *rig) {
 			c := b.comes()
-			claims, _ := b.sent()
-			s.notify(guardstore.Notification{Owner: claims[0].Owner})
+			claims, _ := b.Sent()
+			s.Notify(guardstore.Notification{Owner: claims[0].Owner})
 			b.waits(c)
 			b.leaves(c)
 			time.Sleep(2 * attempt)
@@ -411,7 +411,7 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 		})
 	})
 	t.Run("a limit goes with it", func(t *testing.T) {
-		inBubble(t, &store{acquire: queued(0, time.Minute)}, func(b *bench) {
+		inBubble(t, &store{OnAcquire: queued(0, time.Minute)}, func(b *rig) {
 			c := b.comes(func(r *cohort.Request) { r.Limit = 3 })
 			b.leaves(c)
 			releases := b.released(1)
@@ -426,8 +426,8 @@ func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
 // A grant reaches a caller that leaves at this moment: it is given back, whichever was faster.
 func TestClaim_ALeavingCallerKeepsNothing(t *testing.T) {
 	for range 50 {
-		s := &store{acquire: mint}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: mint}
+		inBubble(t, s, func(b *rig) {
 			h := b.has(b.comes())
 			c := b.comes()
 			time.Sleep(time.Millisecond)
@@ -445,8 +445,8 @@ func TestClaim_ALeavingCallerKeepsNothing(t *testing.T) {
 // A caller whose context has ended when its grant arrives does not get it, and one whose grant
 // has ended asks anew.
 func TestClaim_AGrantOfNoUseIsGivenBack(t *testing.T) {
-	s := &store{acquire: inTurn(slow(trusted(0).Sub(0), mint), mint)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(slow(trusted(0).Sub(0), mint), mint)}
+	inBubble(t, s, func(b *rig) {
 		c := b.comes()
 		<-c.done
 		require.NoError(b, c.err)
@@ -459,8 +459,8 @@ func TestClaim_AGrantOfNoUseIsGivenBack(t *testing.T) {
 
 // A caller waits for a claim that is not answered: no reply said that the lock is busy.
 func TestClaim_AfterASilentClaim(t *testing.T) {
-	s := &store{acquire: unanswered}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: unanswered}
+	inBubble(t, s, func(b *rig) {
 		first := b.comes()
 		impatient := b.comes(func(r *cohort.Request) { r.Wait = timeout / 4 })
 		at := b.comes(func(r *cohort.Request) { r.Wait = 0 })
@@ -476,8 +476,8 @@ func TestClaim_AfterASilentClaim(t *testing.T) {
 
 // Dismiss ends the wait of those in the queue whose stop is closed, and of nobody else.
 func TestClaim_DismissEndsTheWaitOfCallersThatStop(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		stop, result := make(chan struct{}), make(chan error, 1)
 		go func() {

@@ -24,7 +24,7 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 		next   func(*cohort.Request)
 		config func(*cohort.Config)
 		ahead  bool
-		grant  func(b *bench, h *cohort.Hold)
+		grant  func(b *rig, h *cohort.Hold)
 		passes bool
 	}{
 		"soon after the grant":           {age: time.Millisecond, passes: true},
@@ -33,9 +33,9 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 		"one fence in a µs":              {age: time.Microsecond, passes: true},
 		"two fences in a µs":             {age: time.Microsecond - 1},
 		"a fence ahead of the clock":     {age: time.Millisecond, ahead: true},
-		"a hold with a MinHold":          {age: time.Millisecond, grant: func(_ *bench, h *cohort.Hold) { h.MinHold = time.Second }},
+		"a hold with a MinHold":          {age: time.Millisecond, grant: func(_ *rig, h *cohort.Hold) { h.MinHold = time.Second }},
 		"to a hold with a MinHold":       {age: time.Millisecond, next: func(r *cohort.Request) { r.MinHold = time.Second }},
-		"a grant that the store denied":  {age: time.Millisecond, grant: func(_ *bench, h *cohort.Hold) { h.End(errUnanswered) }},
+		"a grant that the store denied":  {age: time.Millisecond, grant: func(_ *rig, h *cohort.Hold) { h.End(errUnanswered) }},
 		"just before half of the ttl":    {age: ttl/2 - 1, config: func(c *cohort.Config) { c.Handover = time.Minute }, passes: true},
 		"at half of the ttl":             {age: ttl / 2, config: func(c *cohort.Config) { c.Handover = time.Minute }},
 		"in strict order":                {age: time.Millisecond, config: func(c *cohort.Config) { c.Handover = 0 }},
@@ -45,7 +45,7 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{}
-			s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+			s.OnAcquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 				r, err := held(uint64(n) * firstMint) //nolint:gosec // not negative
 				r.FenceAhead = test.ahead
 				return r, err
@@ -65,7 +65,7 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 					test.config(c)
 				}
 			}
-			inBubble(t, s, func(b *bench) {
+			inBubble(t, s, func(b *rig) {
 				first := b.has(b.comes(change))
 				require.EqualValues(b, firstMint, first.Fence)
 				second := b.comes(next)
@@ -75,7 +75,7 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 				time.Sleep(test.age)
 				_ = b.ends(first)
 				got := b.has(second)
-				_, releases := b.sent()
+				_, releases := b.Sent()
 				assert.Equal(b, test.passes, second.waited.Local)
 				if test.passes {
 					assert.Empty(b, releases)
@@ -95,8 +95,8 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 // Fences grow by one with each caller, and never by more than one in a microsecond since the
 // grant: the server's clock is above them whenever it mints the next.
 func TestHandOver_HandOversDoNotOutrunTheClock(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		var line []*caller
 		for range 4 {
@@ -117,8 +117,8 @@ func TestHandOver_HandOversDoNotOutrunTheClock(t *testing.T) {
 
 // Callers of one process are served as they came.
 func TestHandOver_TheFirstInTheQueueIsNext(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes(func(r *cohort.Request) { r.Metadata = "first" }))
 		second, third := b.comes(), b.comes()
 		time.Sleep(time.Millisecond)
@@ -134,8 +134,8 @@ func TestHandOver_TheFirstInTheQueueIsNext(t *testing.T) {
 
 // A release names the highest fence that was handed out.
 func TestHandOver_AReleaseHasTheLatestFence(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		next := b.comes()
 		time.Sleep(time.Millisecond)
@@ -151,8 +151,8 @@ func TestHandOver_AReleaseHasTheLatestFence(t *testing.T) {
 
 // A hold is lost: the callers that wait ask, for a fence above all that were handed out.
 func TestHandOver_CallersOfALostHoldGoOn(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		second, third := b.comes(func(r *cohort.Request) { r.Metadata = "second" }), b.comes()
 		begun := time.Now()
@@ -175,8 +175,8 @@ func TestHandOver_CallersOfALostHoldGoOn(t *testing.T) {
 
 // The claim of waiting callers is given up with the last of them.
 func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
-	s := &store{acquire: inTurn(mint, queued(3, time.Minute))}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(mint, queued(3, time.Minute))}
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		second, third := b.comes(), b.comes()
 		h.Abandon(b.Context())
@@ -187,7 +187,7 @@ func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 		b.released(0) // somebody wants it
 		b.leaves(third)
 		releases := b.released(1)
-		claims, _ := b.sent()
+		claims, _ := b.Sent()
 		assert.Equal(b, claims[1].Owner, releases[0].Owner)
 		assert.False(b, releases[0].Tombstone, "all was answered")
 	})
@@ -195,8 +195,8 @@ func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 
 // A claim that came to nothing is a failure for all its callers: none of them gets ErrBusy.
 func TestHandOver_AClaimThatFailsEndsAllWaits(t *testing.T) {
-	s := &store{acquire: inTurn(mint, unanswered)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(mint, unanswered)}
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		second, third := b.comes(), b.comes()
 		h.Abandon(b.Context())
@@ -208,7 +208,7 @@ func TestHandOver_AClaimThatFailsEndsAllWaits(t *testing.T) {
 			assert.NotErrorIs(b, c.err, cohort.ErrBusy)
 		}
 		synctest.Wait()
-		claims, releases := b.sent()
+		claims, releases := b.Sent()
 		require.NotEmpty(b, releases)
 		assert.Equal(b, claims[1].Owner, releases[0].Owner)
 		assert.True(b, releases[0].Tombstone)
@@ -220,8 +220,8 @@ func TestHandOver_AClaimThatFailsEndsAllWaits(t *testing.T) {
 func TestHandOver_AGrantThatIsAboutToBeReleasedIsNotBusy(t *testing.T) {
 	for name, age := range map[string]time.Duration{"in the window": time.Millisecond, "after it": handover} {
 		t.Run(name, func(t *testing.T) {
-			s := &store{acquire: mint}
-			inBubble(t, s, func(b *bench) {
+			s := &store{OnAcquire: mint}
+			inBubble(t, s, func(b *rig) {
 				h := b.has(b.comes())
 				time.Sleep(age)
 				h.AboutToRelease()
@@ -241,12 +241,12 @@ func TestHandOver_AGrantThatIsAboutToBeReleasedIsNotBusy(t *testing.T) {
 
 // A caller that comes while such a release is on its way asks when it was answered.
 func TestHandOver_AClaimDoesNotOvertakeARelease(t *testing.T) {
-	s := &store{acquire: mint}
-	s.release = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
+	s := &store{OnAcquire: mint}
+	s.OnRelease = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
 		time.Sleep(attempt / 2)
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 	}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		h.AboutToRelease()
 		begun := time.Now()
@@ -262,8 +262,8 @@ func TestHandOver_AClaimDoesNotOvertakeARelease(t *testing.T) {
 
 // The reply to a claim took nearly as long as the ttl: the grant is new here, and has expired for the store.
 func TestHandOver_AGrantThatHasEndedServesNobody(t *testing.T) {
-	s := &store{acquire: inTurn(slow(trusted(0).Sub(0)-time.Millisecond, mint), mint)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(slow(trusted(0).Sub(0)-time.Millisecond, mint), mint)}
+	inBubble(t, s, func(b *rig) {
 		first := b.comes()
 		<-first.done
 		next := b.comes()

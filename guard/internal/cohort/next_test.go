@@ -18,7 +18,7 @@ import (
 // their process was released.
 
 // holdAndQueue has one caller hold the lock for longer than the handover window, and one wait.
-func holdAndQueue(b *bench, then func(release func(), next *caller)) {
+func holdAndQueue(b *rig, then func(release func(), next *caller)) {
 	b.Helper()
 	h := b.has(b.comes())
 	next := b.comes()
@@ -29,14 +29,14 @@ func holdAndQueue(b *bench, then func(release func(), next *caller)) {
 // The claim is sent once the release was answered, so that claims of other processes are in
 // front, and its fence is to be above that of the grant.
 func TestNext_TheNextClaimFollowsTheRelease(t *testing.T) {
-	s := &store{acquire: mint}
-	s.release = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+	s := &store{OnAcquire: mint}
+	s.OnRelease = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
 		time.Sleep(attempt / 2)
-		claims, _ := s.sent()
+		claims, _ := s.Sent()
 		assert.Len(t, claims, n, "the next claim did not wait for the answer")
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 	}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		holdAndQueue(b, func(release func(), next *caller) {
 			release()
 			got := b.has(next)
@@ -51,27 +51,27 @@ func TestNext_TheNextClaimFollowsTheRelease(t *testing.T) {
 func TestNext_AReleaseThatIsNotAnswered(t *testing.T) {
 	for name, test := range map[string]struct{ answered int }{"at first": {2}, "at all": {100}} {
 		t.Run(name, func(t *testing.T) {
-			s := &store{acquire: mint}
-			s.release = func(ctx context.Context, n int, r guardstore.Release) (guardstore.ReleaseReply, error) {
+			s := &store{OnAcquire: mint}
+			s.OnRelease = func(ctx context.Context, n int, r guardstore.Release) (guardstore.ReleaseReply, error) {
 				if r.Fence > 0 && n < test.answered {
 					<-ctx.Done()
 					return guardstore.ReleaseReply{}, ctx.Err()
 				}
 				return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 			}
-			inBubble(t, s, func(b *bench) {
+			inBubble(t, s, func(b *rig) {
 				holdAndQueue(b, func(release func(), next *caller) {
-					s.acquire = queued(3, time.Minute)
+					s.OnAcquire = queued(3, time.Minute)
 					begun := time.Now()
 					release()
 					assert.LessOrEqual(b, time.Since(begun), timeout)
 					b.waits(next)
-					claims, releases := b.sent()
+					claims, releases := b.Sent()
 					require.Len(b, claims, 2, "it asks")
 					assert.GreaterOrEqual(b, len(releases), 2, "it is repeated")
 					b.leaves(next)
 					synctest.Wait()
-					_, after := b.sent()
+					_, after := b.Sent()
 					require.Greater(b, len(after), len(releases))
 					assert.Equal(b, claims[1].Owner, after[len(releases)].Owner, "it gives up its place")
 				})
@@ -82,17 +82,17 @@ func TestNext_AReleaseThatIsNotAnswered(t *testing.T) {
 
 // Nobody waits any more when the release is answered: nothing is claimed.
 func TestNext_NobodyWaitsWhenTheReleaseIsAnswered(t *testing.T) {
-	s := &store{acquire: mint}
-	s.release = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
+	s := &store{OnAcquire: mint}
+	s.OnRelease = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
 		time.Sleep(attempt / 2)
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 	}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		holdAndQueue(b, func(release func(), next *caller) {
 			time.AfterFunc(attempt/4, next.cancel)
 			release()
 			b.left(next)
-			claims, releases := b.sent()
+			claims, releases := b.Sent()
 			assert.Len(b, claims, 1)
 			assert.Len(b, releases, 1)
 		})
@@ -102,8 +102,8 @@ func TestNext_NobodyWaitsWhenTheReleaseIsAnswered(t *testing.T) {
 // A hold that is kept after its work is asked for when it is free.
 func TestNext_AClaimAfterAMinHold(t *testing.T) {
 	kept := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Remaining: 300 * time.Millisecond, Done: true}
-	s := &store{acquire: inTurn(mint, says(kept), mint)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(mint, says(kept), mint)}
+	inBubble(t, s, func(b *rig) {
 		holdAndQueue(b, func(release func(), next *caller) {
 			begun := time.Now()
 			release()
@@ -118,8 +118,8 @@ func TestNext_AClaimAfterAMinHold(t *testing.T) {
 // The caller's context ends before the release is sent: the next claim does not wait for
 // the later sender.
 func TestNext_AReleaseThatIsSentLaterKeepsNobodyWaiting(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		next := b.comes()
 		time.Sleep(handover)

@@ -23,8 +23,8 @@ func reader(r *cohort.Request) { r.Limit = guardstore.Unlimited }
 func TestPool_FirstComeFirstServed(t *testing.T) {
 	for _, second := range []time.Duration{0, attempt * 3 / 4} {
 		waits := queued(5, time.Minute)
-		s := &store{acquire: inTurn(slow(attempt/2, waits), slow(second, waits), mint)}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: inTurn(slow(attempt/2, waits), slow(second, waits), mint)}
+		inBubble(t, s, func(b *rig) {
 			first := b.comes(one)
 			time.Sleep(time.Millisecond)
 			last := b.comes(one)
@@ -32,7 +32,7 @@ func TestPool_FirstComeFirstServed(t *testing.T) {
 			b.waits(first)
 			b.waits(last)
 			claims := b.claimed(2)
-			b.notify(guardstore.Notification{Owner: claims[1].Owner})
+			b.Notify(guardstore.Notification{Owner: claims[1].Owner})
 			h := b.has(first)
 			b.waits(last)
 			_ = b.ends(h)
@@ -44,10 +44,10 @@ func TestPool_FirstComeFirstServed(t *testing.T) {
 // The claim of a caller that comes later gets its messages, too.
 func TestPool_TheSecondClaimAsksWhenAMessageComes(t *testing.T) {
 	waits := queued(5, time.Minute)
-	inBubble(t, &store{acquire: inTurn(waits, waits, mint)}, func(b *bench) {
+	inBubble(t, &store{OnAcquire: inTurn(waits, waits, mint)}, func(b *rig) {
 		first, second := b.comes(one), b.comes(one)
 		claims := b.claimed(2)
-		b.notify(guardstore.Notification{Owner: claims[1].Owner})
+		b.Notify(guardstore.Notification{Owner: claims[1].Owner})
 		h := b.has(first)
 		b.waits(second)
 		_ = b.ends(h)
@@ -58,7 +58,7 @@ func TestPool_TheSecondClaimAsksWhenAMessageComes(t *testing.T) {
 // A caller that does not wait has no claim of its own. When the permit that it asked for goes to the caller in front,
 // it gets a claim.
 func TestPool_AnotherPermitForOneThatDoesNotWait(t *testing.T) {
-	inBubble(t, &store{acquire: inTurn(queued(5, time.Minute), mint)}, func(b *bench) {
+	inBubble(t, &store{OnAcquire: inTurn(queued(5, time.Minute), mint)}, func(b *rig) {
 		first := b.comes(one)
 		time.Sleep(150 * time.Millisecond)
 		second := b.comes(one, atOnce)
@@ -70,8 +70,8 @@ func TestPool_AnotherPermitForOneThatDoesNotWait(t *testing.T) {
 
 // A process has no more claims, sent and not answered, than there may be grants, with those that it has.
 func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
-	s := &store{acquire: inTurn(mint, slow(attempt/2, mint), mint)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(mint, slow(attempt/2, mint), mint)}
+	inBubble(t, s, func(b *rig) {
 		first, second, third := b.comes(one), b.comes(one), b.comes(one)
 		b.claimed(2)
 		<-second.done
@@ -89,12 +89,12 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 	for name, somebody := range map[string]bool{"nobody waits": false, "somebody came since": true} {
 		t.Run(name, func(t *testing.T) {
 			waits := queued(0, time.Minute)
-			s := &store{acquire: inTurn(mint, waits, slow(attempt/2, mint), waits)}
-			inBubble(t, s, func(b *bench) {
+			s := &store{OnAcquire: inTurn(mint, waits, slow(attempt/2, mint), waits)}
+			inBubble(t, s, func(b *rig) {
 				other := b.has(b.comes(one)) // else it would not be the same cohort
 				left := b.comes(one)
-				claims, _ := b.sent()
-				b.notify(guardstore.Notification{Owner: claims[1].Owner})
+				claims, _ := b.Sent()
+				b.Notify(guardstore.Notification{Owner: claims[1].Owner})
 				b.waits(left)
 				b.leaves(left)
 				if somebody {
@@ -128,8 +128,8 @@ func TestPool_AReadersGrantServesNobodyAfterIt(t *testing.T) {
 
 func aReadersGrantServesNobodyAfterIt(t *testing.T, meanwhile func(h *cohort.Hold)) {
 	t.Helper()
-	s := &store{acquire: inTurn(mint, slow(attempt/2, mint), mint)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(mint, slow(attempt/2, mint), mint)}
+	inBubble(t, s, func(b *rig) {
 		old := b.has(b.comes(reader))
 		holder := new(noHolder)
 		old.Watch(holder, 0, 0)
@@ -159,8 +159,8 @@ func (noHolder) ReportLoss()    {}
 // Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not
 // the one that gets it.
 func TestPool_NobodyPassesCallersThatWait(t *testing.T) {
-	s := &store{acquire: inTurn(queued(0, time.Minute), mint)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(queued(0, time.Minute), mint)}
+	inBubble(t, s, func(b *rig) {
 		first := b.comes(one)
 		b.waits(first)
 		second := b.comes(one)
@@ -173,14 +173,14 @@ func TestPool_NobodyPassesCallersThatWait(t *testing.T) {
 
 // The last reader has left, and the release is on its way.
 func TestPool_NobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
-	s := &store{acquire: mint}
-	s.release = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+	s := &store{OnAcquire: mint}
+	s.OnRelease = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
 		if n == 1 {
 			time.Sleep(handover / 2)
 		}
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
 	}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		old := b.has(b.comes(reader))
 		_, err := old.Release(b.Context(), cohort.Patience{})
 		require.NoError(b, err)
@@ -194,8 +194,8 @@ func TestPool_NobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
 
 // With a window of 0 each reader counts in the store, also those that come together.
 func TestPool_WithoutAWindowEachReaderHasAClaim(t *testing.T) {
-	s := &store{acquire: inTurn(slow(attempt/2, mint), mint)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(slow(attempt/2, mint), mint)}
+	inBubble(t, s, func(b *rig) {
 		first := b.comes(reader)
 		second := b.has(b.comes(reader))
 		<-first.done

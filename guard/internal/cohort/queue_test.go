@@ -21,8 +21,8 @@ func atOnce(r *cohort.Request) { r.Wait = 0 }
 // After callers of its own process, a caller that does not wait need not ask the store, nor one that is to
 // stop.
 func TestQueue_NoWaitForItsOwnProcess(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes(func(r *cohort.Request) { r.Metadata = "who" }))
 		time.Sleep(time.Minute / 2)
 		begun := time.Now()
@@ -37,7 +37,7 @@ func TestQueue_NoWaitForItsOwnProcess(t *testing.T) {
 		require.ErrorIs(b, err, cohort.ErrClosed)
 		assert.Equal(b, begun, time.Now())
 		assert.Zero(b, h.Waiting())
-		assert.Zero(b, s.asks(begun))
+		assert.Zero(b, s.Asks(begun))
 		_ = b.ends(h)
 	})
 }
@@ -46,19 +46,19 @@ func TestQueue_NoWaitForItsOwnProcess(t *testing.T) {
 // those that do not wait; no other caller gets it.
 func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 	reply := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Ahead: 9, Remaining: time.Minute, Holder: "other"}
-	s := &store{acquire: says(reply)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: says(reply)}
+	inBubble(t, s, func(b *rig) {
 		waits, holdAndQueue := b.comes(), b.comes()
 		begun := time.Now()
 		time.Sleep(50 * time.Millisecond)
 		c := b.comes(atOnce)
 		require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
-		assert.Zero(b, s.asks(begun))
+		assert.Zero(b, s.Asks(begun))
 		time.Sleep(150 * time.Millisecond)
 		c = b.comes(atOnce)
 		require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
 		assert.Equal(b, "other", c.waited.Holder)
-		assert.Equal(b, 1, s.asks(begun))
+		assert.Equal(b, 1, s.Asks(begun))
 		assert.Equal(b, begun.Add(200*time.Millisecond), time.Now())
 		b.waits(waits)
 		b.waits(holdAndQueue)
@@ -74,7 +74,7 @@ func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 // The first claim is not answered for StoreTimeout. All callers that wait behind it learn that with it: another claim
 // would take as long again.
 func TestQueue_CallersLearnTogetherThatTheStoreIsSilent(t *testing.T) {
-	inBubble(t, &store{acquire: unanswered}, func(b *bench) {
+	inBubble(t, &store{OnAcquire: unanswered}, func(b *rig) {
 		begun := time.Now()
 		callers := []*caller{b.comes(), b.comes(func(r *cohort.Request) { r.FailOpen = true }), b.comes(), b.comes()}
 		for _, c := range callers {
@@ -87,14 +87,14 @@ func TestQueue_CallersLearnTogetherThatTheStoreIsSilent(t *testing.T) {
 
 // Who claimed the key first is at the head, though others came into line while it asked.
 func TestQueue_TheFirstClaimIsAtTheHead(t *testing.T) {
-	s := &store{acquire: inTurn(slow(attempt/2, queued(0, time.Minute)), mint)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(slow(attempt/2, queued(0, time.Minute)), mint)}
+	inBubble(t, s, func(b *rig) {
 		first := b.comes()
 		second := b.comes()
 		time.Sleep(attempt / 2)
 		b.waits(first)
-		claims, _ := b.sent()
-		s.notify(guardstore.Notification{Owner: claims[0].Owner})
+		claims, _ := b.Sent()
+		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
 		h := b.has(first)
 		b.waits(second)
 		time.Sleep(time.Millisecond)
@@ -105,8 +105,8 @@ func TestQueue_TheFirstClaimIsAtTheHead(t *testing.T) {
 
 // A lost hold ends late, when another caller of its process has the key: it passes nothing on.
 func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		second, third := b.comes(), b.comes()
 		h.Abandon(b.Context())
@@ -123,14 +123,14 @@ func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 // A claim that goes on under a new owner is notified under the new one.
 func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
 	waits, finished := queued(5, time.Minute), says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
-	s := &store{acquire: inTurn(waits, finished, waits, mint)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: inTurn(waits, finished, waits, mint)}
+	inBubble(t, s, func(b *rig) {
 		c, begun := b.comes(), time.Now()
-		claims, _ := b.sent()
-		s.notify(guardstore.Notification{Owner: claims[0].Owner})
+		claims, _ := b.Sent()
+		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
 		b.waits(c)
 		claims = b.claimed(3)
-		s.notify(guardstore.Notification{Owner: claims[2].Owner})
+		s.Notify(guardstore.Notification{Owner: claims[2].Owner})
 		h := b.has(c)
 		assert.Equal(b, begun, time.Now())
 		_ = b.ends(h)
@@ -140,22 +140,22 @@ func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
 // A message overtakes the reply that says busy, or messages were lost meanwhile: the claim asks as soon as it waits.
 func TestQueue_AMessageThatOvertakesItsReply(t *testing.T) {
 	for name, notify := range map[string]func(s *store, owner string){
-		"a message": func(s *store, owner string) { s.notify(guardstore.Notification{Owner: owner}) },
+		"a message": func(s *store, owner string) { s.Notify(guardstore.Notification{Owner: owner}) },
 		"an interruption": func(s *store, _ string) {
-			s.notify(guardstore.Notification{Err: errUnanswered})
-			s.notify(guardstore.Notification{})
+			s.Notify(guardstore.Notification{Err: errUnanswered})
+			s.Notify(guardstore.Notification{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{}
-			s.acquire = func(_ context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+			s.OnAcquire = func(_ context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
 				if n == 1 {
 					notify(s, c.Owner)
 					return busy(7, 5, time.Minute)
 				}
 				return held(firstMint)
 			}
-			inBubble(t, s, func(b *bench) {
+			inBubble(t, s, func(b *rig) {
 				begun := time.Now()
 				h := b.has(b.comes())
 				assert.Equal(b, begun, time.Now())
@@ -168,16 +168,16 @@ func TestQueue_AMessageThatOvertakesItsReply(t *testing.T) {
 // The first call of a process gets a free key at once, where no messages flow, too. A claim that has to wait opens
 // the subscription, and asks again at once when messages flow.
 func TestQueue_AFreeKeyNeedsNoSubscription(t *testing.T) {
-	s := &store{mute: true, late: true, acquire: inTurn(mint, queued(9, time.Hour))}
-	inBubble(t, s, func(b *bench) {
+	s := &store{Mute: true, OnAcquire: inTurn(mint, queued(9, time.Hour))}
+	unsubscribed(t, s, func(b *rig) {
 		begun := time.Now()
 		h := b.has(b.comes())
 		assert.Equal(b, begun, time.Now())
-		assert.Nil(b, s.ear)
+		assert.Nil(b, s.Listener)
 		waits := b.comes(awhile, func(r *cohort.Request) { r.Label.Key = "other" })
-		require.NotNil(b, s.ear)
+		require.NotNil(b, s.Listener)
 		b.claimed(2)
-		s.notify(guardstore.Notification{})
+		s.Notify(guardstore.Notification{})
 		claims := b.claimed(3)
 		assert.Equal(b, begun, time.Now())
 		assert.True(b, claims[1].Unsubscribed)
@@ -189,20 +189,18 @@ func TestQueue_AFreeKeyNeedsNoSubscription(t *testing.T) {
 
 // The subscription breaks, and comes back: each time, holds are renewed at once. The first subscription is no break.
 func TestNotifier_AnInterruptionRenewsHolds(t *testing.T) {
-	s := &store{late: true, acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	unsubscribed(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		h.Watch(new(noHolder), 0, 0)
 		renewals := func() int {
 			synctest.Wait()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.renewals)
+			return len(s.Renewals)
 		}
 		assert.Zero(b, renewals())
 		for n, now := range []guardstore.Notification{{Err: errUnanswered}, {}} {
-			s.notify(now)
-			s.notify(now)
+			s.Notify(now)
+			s.Notify(now)
 			assert.Equal(b, n+1, renewals())
 			time.Sleep(1100 * time.Millisecond)
 			assert.Equal(b, n+1, renewals())
@@ -213,15 +211,15 @@ func TestNotifier_AnInterruptionRenewsHolds(t *testing.T) {
 
 // A command that fails has holds renewed at once.
 func TestQueue_AFailedCommandRenewsHolds(t *testing.T) {
-	s := &store{acquire: inTurn(mint, func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+	s := &store{OnAcquire: inTurn(mint, func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
 		return guardstore.ClaimReply{}, errUnanswered
 	}, mint)}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		h.Watch(new(noHolder), 0, 0)
 		other := b.comes(func(r *cohort.Request) { r.Label.Key = "other" })
 		<-other.done
-		assert.Len(b, s.renewals, 1)
+		assert.Len(b, s.Renewals, 1)
 		_ = b.ends(b.has(other))
 		_ = b.ends(h)
 	})
@@ -229,38 +227,38 @@ func TestQueue_AFailedCommandRenewsHolds(t *testing.T) {
 
 // That messages do not flow is reported once: claims ask more often then, each second, and no more.
 func TestQueue_AnInterruptionIsReportedOnce(t *testing.T) {
-	s := &store{acquire: queued(9, time.Hour)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: queued(9, time.Hour)}
+	inBubble(t, s, func(b *rig) {
 		c := b.comes(awhile)
-		assert.True(b, s.ear.Waiting())
-		s.notify(guardstore.Notification{Err: errUnanswered})
+		assert.True(b, s.Listener.Waiting())
+		s.Notify(guardstore.Notification{Err: errUnanswered})
 		time.Sleep(300 * time.Millisecond)
 		synctest.Wait()
 		begun := time.Now()
 		for range 3 {
-			s.notify(guardstore.Notification{Err: errUnanswered})
+			s.Notify(guardstore.Notification{Err: errUnanswered})
 			time.Sleep(300 * time.Millisecond)
 			synctest.Wait()
 		}
-		assert.LessOrEqual(b, s.asks(begun), 1)
+		assert.LessOrEqual(b, s.Asks(begun), 1)
 		b.leaves(c)
 		synctest.Wait()
-		assert.False(b, s.ear.Waiting())
+		assert.False(b, s.Listener.Waiting())
 	})
 }
 
 // A server that forgot grants the lock to a claim that is finished: it is given back at once.
 func TestQueue_WhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
-	s := &store{acquire: queued(0, time.Hour)}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: queued(0, time.Hour)}
+	inBubble(t, s, func(b *rig) {
 		c := b.comes()
 		b.leaves(c)
 		b.released(1)
-		claims, _ := b.sent()
-		s.notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
+		claims, _ := b.Sent()
+		s.Notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
 		b.released(1) // that it is in front is no grant
-		s.notify(guardstore.Notification{Owner: claims[0].Owner})
-		s.notify(guardstore.Notification{Owner: "me-unknown"})
+		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
+		s.Notify(guardstore.Notification{Owner: "me-unknown"})
 		releases := b.released(2)
 		assert.Equal(b, claims[0].Owner, releases[1].Owner)
 	})
@@ -270,27 +268,27 @@ func TestQueue_WhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
 // the grant is known here, and nobody else's is.
 func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 	s := &store{}
-	s.acquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
+	s.OnAcquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 2 {
-			s.notify(guardstore.Notification{Owner: c.Owner, Revoked: true})
+			s.Notify(guardstore.Notification{Owner: c.Owner, Revoked: true})
 			time.Sleep(time.Millisecond)
 		}
 		return mint(ctx, n, c)
 	}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		for n := range 2 {
 			c := b.comes()
 			<-c.done
 			h := c.hold
 			h.Watch(new(noHolder), 0, 0)
 			if n == 0 {
-				assert.Empty(b, s.checks())
-				s.notify(guardstore.Notification{Owner: "me-other", Revoked: true})
-				assert.Empty(b, s.checks())
-				s.notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
+				assert.Empty(b, s.Checks())
+				s.Notify(guardstore.Notification{Owner: "me-other", Revoked: true})
+				assert.Empty(b, s.Checks())
+				s.Notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
 			}
-			require.Len(b, s.checks(), n+1)
-			assert.Equal(b, h.Owner(), s.checks()[n].Owner)
+			require.Len(b, s.Checks(), n+1)
+			assert.Equal(b, h.Owner(), s.Checks()[n].Owner)
 			require.NoError(b, h.Unwatch(nil))
 			_ = b.ends(h)
 		}
@@ -300,11 +298,11 @@ func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 // It is known that nobody answers: a caller that goes on without a lock asks nobody, unless its own
 // process has the key.
 func TestQueue_NobodyIsAskedInAnOutage(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	inBubble(t, s, func(b *rig) {
 		open := func(r *cohort.Request) { r.FailOpen, r.Down = true, errUnanswered }
 		require.ErrorIs(b, b.fails(b.comes(open)), errUnanswered)
-		claims, _ := b.sent()
+		claims, _ := b.Sent()
 		assert.Empty(b, claims)
 		other := b.has(b.comes()) // asks all the same
 		c := b.comes(open)
@@ -316,8 +314,8 @@ func TestQueue_NobodyIsAskedInAnOutage(t *testing.T) {
 
 // The same while a claim of the process is on its way: nothing is known of the lock yet.
 func TestQueue_NobodyWaitsForAClaimInAnOutage(t *testing.T) {
-	s := &store{acquire: unanswered}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: unanswered}
+	inBubble(t, s, func(b *rig) {
 		first, begun := b.comes(), time.Now()
 		c := b.comes(func(r *cohort.Request) { r.FailOpen, r.Down = true, errUnanswered })
 		require.Equal(b, errUnanswered, b.fails(c))
@@ -329,8 +327,8 @@ func TestQueue_NobodyWaitsForAClaimInAnOutage(t *testing.T) {
 // A record is the answer to all that wait, of one command.
 func TestQueue_ARecordIsForAllThatWait(t *testing.T) {
 	record := &guardstore.Record{State: guardstore.RecordDone}
-	s := &store{acquire: slow(attempt/2, says(guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record}))}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: slow(attempt/2, says(guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record}))}
+	inBubble(t, s, func(b *rig) {
 		for _, c := range []*caller{b.comes(withRecord), b.comes(withRecord), b.comes(withRecord)} {
 			var recorded *cohort.RecordedError
 			require.ErrorAs(b, b.fails(c), &recorded)
@@ -360,10 +358,10 @@ func TestQueue_TheLastAnswerToAClaimThatWaits(t *testing.T) {
 			func(err error) bool { return errors.As(err, new(*cohort.RecordedError)) },
 		},
 	} {
-		inBubble(t, &store{acquire: inTurn(queued(5, time.Minute), row.last)}, func(b *bench) {
+		inBubble(t, &store{OnAcquire: inTurn(queued(5, time.Minute), row.last)}, func(b *rig) {
 			first, second := b.comes(withRecord), b.comes(withRecord)
 			claims := b.claimed(1)
-			b.notify(guardstore.Notification{Owner: claims[0].Owner})
+			b.Notify(guardstore.Notification{Owner: claims[0].Owner})
 			for _, err := range []error{b.fails(first), b.fails(second), b.fails(b.comes(withRecord, atOnce))} {
 				assert.True(b, row.want(err), err)
 			}
@@ -375,14 +373,14 @@ func TestQueue_TheLastAnswerToAClaimThatWaits(t *testing.T) {
 // An observer of failures panics: what was sent is released, with a tombstone, and those that wait go on.
 func TestQueue_AnObserverThatPanics(t *testing.T) {
 	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+	s.OnAcquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n == 1 {
 			time.Sleep(attempt / 2)
 			return guardstore.ClaimReply{}, errUnanswered
 		}
 		return held(firstMint)
 	}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		go func() {
 			defer func() { assert.Equal(b, "observed", recover()) }()
 			_, _, _ = b.table.Acquire(b.Context(), want(), clock.Now(), nil)
@@ -391,10 +389,10 @@ func TestQueue_AnObserverThatPanics(t *testing.T) {
 		next := b.comes()
 		<-next.done
 		require.NoError(b, next.err)
-		claims, _ := b.sent()
+		claims, _ := b.Sent()
 		assert.Equal(b, claims[0].Owner, next.hold.Owner(), "the claim goes on")
 		_ = b.ends(next.hold)
-		_, releases := b.sent()
+		_, releases := b.Sent()
 		assert.True(b, releases[0].Tombstone)
 	}, func(c *cohort.Config) {
 		c.Calls = &retry.Policy{Timeout: timeout, AttemptTimeout: attempt, OnFailure: func(context.Context, string, retry.Label, error) {
@@ -406,13 +404,13 @@ func TestQueue_AnObserverThatPanics(t *testing.T) {
 // A call that waited leaves nothing to the next one.
 func TestQueue_CallsKeepNothing(t *testing.T) {
 	s := &store{}
-	s.acquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
+	s.OnAcquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n%2 == 1 {
 			return busy(0, 0, time.Minute)
 		}
 		return held(uint64(n) * firstMint) //nolint:gosec // not negative
 	}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		for range 10 {
 			_, waited, err := b.table.Acquire(b.Context(), want(atOnce), clock.Now(), nil)
 			require.ErrorIs(b, err, cohort.ErrBusy)
@@ -429,14 +427,14 @@ func TestQueue_CallsKeepNothing(t *testing.T) {
 // its caller, which is short.
 func TestQueue_NobodyWaitsAfterTheEnd(t *testing.T) {
 	for _, answered := range []bool{true, false} {
-		s := &store{acquire: mint}
-		s.release = func(ctx context.Context, _ int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+		s := &store{OnAcquire: mint}
+		s.OnRelease = func(ctx context.Context, _ int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
 			if !answered {
 				<-ctx.Done()
 			}
 			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, ctx.Err()
 		}
-		inBubble(t, s, func(b *bench) {
+		inBubble(t, s, func(b *rig) {
 			h := b.has(b.comes(func(r *cohort.Request) { r.Label.Key = "held" }))
 			b.close()
 			ctx, cancel := context.WithCancel(b.Context())
@@ -446,7 +444,7 @@ func TestQueue_NobodyWaitsAfterTheEnd(t *testing.T) {
 			require.ErrorIs(b, err, retry.ErrNoAnswer)
 			assert.Equal(b, !answered, time.Since(begun) == 50*time.Millisecond)
 			b.released(1)
-			s.acquire = queued(3, time.Minute)
+			s.OnAcquire = queued(3, time.Minute)
 			require.ErrorIs(b, b.fails(b.comes()), cohort.ErrClosed)
 		})
 	}
@@ -458,22 +456,22 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		again answer
 		takes time.Duration
-		check func(b *bench, c *caller)
+		check func(b *rig, c *caller)
 	}{
 		"busy": {
 			says(guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute, Holder: "the next holder"}), wait,
-			func(b *bench, c *caller) {
+			func(b *rig, c *caller) {
 				require.Equal(b, cohort.ErrBusy, c.err)
 				assert.Equal(b, "the next holder", c.waited.Holder)
 			},
 		},
 		"free": {
 			mint, wait,
-			func(b *bench, c *caller) { _ = b.ends(b.has(c)) },
+			func(b *rig, c *caller) { _ = b.ends(b.has(c)) },
 		},
 		"silent": {
 			unanswered, wait + timeout,
-			func(b *bench, c *caller) {
+			func(b *rig, c *caller) {
 				var failure *retry.Error
 				require.ErrorAs(b, c.err, &failure)
 				assert.Equal(b, "acquire", failure.Op)
@@ -482,7 +480,7 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, &store{acquire: inTurn(queued(5, time.Minute), test.again)}, func(b *bench) {
+			inBubble(t, &store{OnAcquire: inTurn(queued(5, time.Minute), test.again)}, func(b *rig) {
 				patient, begun := b.comes(awhile), time.Now()
 				c := b.comes(func(r *cohort.Request) { r.Wait = wait })
 				patient.cancel() // the claim is that of both
@@ -504,7 +502,7 @@ func TestQueue_ACallerThatIsToStop(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, &store{acquire: acquire}, func(b *bench) {
+			inBubble(t, &store{OnAcquire: acquire}, func(b *rig) {
 				stop := make(chan struct{})
 				time.AfterFunc(time.Millisecond, func() { close(stop) })
 				_, _, err := b.table.Acquire(b.Context(), want(func(r *cohort.Request) { r.Wait = 50 * time.Millisecond }), clock.Now(), stop)

@@ -22,13 +22,13 @@ const believed = 5 * time.Millisecond
 
 // reading is a reader at work.
 type reading struct {
-	b *bench
+	b *rig
 	cohort.Hold
 	holder *noHolder
 }
 
 // read begins to read.
-func (b *bench) read() *reading {
+func (b *rig) read() *reading {
 	b.Helper()
 	r := &reading{b, b.has(b.comes(reader)), new(noHolder)}
 	r.Watch(r.holder, 0, 0)
@@ -47,15 +47,15 @@ func (r *reading) ends() error { return r.leaves(r.b.Context(), cohort.Patience{
 // A reader that leaves while another reads asks the store, unless the grant is new. The last one releases.
 func TestShared_AReaderThatLeavesAsks(t *testing.T) {
 	for age, asks := range map[time.Duration]int{believed - 1: 0, believed: 1} {
-		inBubble(t, &store{acquire: mint}, func(b *bench) {
+		inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 			first, second := b.read(), b.read()
 			assert.Same(b, first.Grant, second.Grant)
 			time.Sleep(age)
 			require.NoError(b, first.ends())
-			assert.Len(b, b.checks(), asks)
+			assert.Len(b, b.Checks(), asks)
 			time.Sleep(time.Second)
 			require.NoError(b, second.ends())
-			assert.Len(b, b.checks(), asks, "the release says whether it was held")
+			assert.Len(b, b.Checks(), asks, "the release says whether it was held")
 			b.released(1)
 		})
 	}
@@ -68,12 +68,12 @@ func TestShared_NobodyAsksInVain(t *testing.T) {
 		"abandoned": func(r *reading) { r.Abandon(r.b.Context()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, &store{acquire: mint}, func(b *bench) {
+			inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 				first, second := b.read(), b.read()
 				time.Sleep(believed)
 				change(first)
 				require.NoError(b, first.ends())
-				assert.Empty(b, b.checks())
+				assert.Empty(b, b.Checks())
 				require.NoError(b, second.ends())
 			})
 		})
@@ -83,12 +83,12 @@ func TestShared_NobodyAsksInVain(t *testing.T) {
 // Readers that leave within a moment ask once. The moment is no longer than the window.
 func TestShared_ReadersThatLeaveTogetherAskOnce(t *testing.T) {
 	for window, moment := range map[time.Duration]time.Duration{handover: believed, 2 * time.Millisecond: 2 * time.Millisecond} {
-		inBubble(t, &store{acquire: mint}, func(b *bench) {
+		inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 			readers := []*reading{b.read(), b.read(), b.read(), b.read()}
 			time.Sleep(time.Second)
 			for i, asks := range []int{1, 1, 2} {
 				require.NoError(b, readers[i].ends())
-				assert.Len(b, b.checks(), asks)
+				assert.Len(b, b.Checks(), asks)
 				time.Sleep([]time.Duration{moment - 1, 1, 0}[i])
 			}
 			require.NoError(b, readers[3].ends())
@@ -99,8 +99,8 @@ func TestShared_ReadersThatLeaveTogetherAskOnce(t *testing.T) {
 // The loss is the error of the reader that asks, and ends the work of the others.
 func TestShared_AReaderThatLeavesLearnsOfTheLoss(t *testing.T) {
 	for want, reply := range map[error]guardstore.RenewReply{watchdog.ErrNotHeld: {}, watchdog.ErrRevoked: {Revoked: true}} {
-		s := &store{acquire: mint, renew: func(context.Context) guardstore.RenewReply { return reply }}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: mint, OnRenew: func(context.Context, int) guardstore.RenewReply { return reply }}
+		inBubble(t, s, func(b *rig) {
 			first, second := b.read(), b.read()
 			time.Sleep(believed)
 			require.ErrorIs(b, first.ends(), want)
@@ -123,17 +123,17 @@ func TestShared_ReadersThatLeaveWhileNobodyAnswers(t *testing.T) {
 		"a refusal":     {cohort.Patience{Most: timeout}, attempt / 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &store{acquire: mint, renew: func(ctx context.Context) guardstore.RenewReply {
+			s := &store{OnAcquire: mint, OnRenew: func(ctx context.Context, _ int) guardstore.RenewReply {
 				<-ctx.Done()
 				return guardstore.RenewReply{Err: ctx.Err()}
 			}}
 			if c.takes == attempt/10 {
-				s.renew = func(context.Context) guardstore.RenewReply {
+				s.OnRenew = func(context.Context, int) guardstore.RenewReply {
 					time.Sleep(c.takes)
 					return guardstore.RenewReply{Err: &guardstore.RefusedError{Err: errUnanswered}}
 				}
 			}
-			inBubble(t, s, func(b *bench) {
+			inBubble(t, s, func(b *rig) {
 				readers, errs := []*reading{b.read(), b.read()}, make(chan error, 2)
 				time.Sleep(believed)
 				begun := time.Now()
@@ -163,7 +163,7 @@ func TestShared_ReadersThatLeaveWhileNobodyAnswers(t *testing.T) {
 
 // Once nobody joins goroutines any more, nobody asks: it is not known whether the grant was held.
 func TestShared_AReaderThatLeavesAfterTheEnd(t *testing.T) {
-	inBubble(t, &store{acquire: mint}, func(b *bench) {
+	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 		first, second := b.read(), b.read()
 		time.Sleep(believed)
 		b.close()
@@ -176,19 +176,19 @@ func TestShared_AReaderThatLeavesAfterTheEnd(t *testing.T) {
 
 // A grant that several have counts as one, whatever they nest.
 func TestShared_DepthIsOne(t *testing.T) {
-	inBubble(t, &store{acquire: mint}, func(b *bench) {
+	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 		r := b.read()
 		r.SetDepth(3)
 		require.NoError(b, r.Check(b.Context(), "check", cohort.Patience{Most: timeout}))
-		assert.Equal(b, 1, b.checks()[0].Depth)
+		assert.Equal(b, 1, b.Checks()[0].Depth)
 		require.NoError(b, r.ends())
 	})
 }
 
 // A renewal of a lock that was handed over carries the counter of its new holder.
 func TestHold_ARenewalAfterAHandOver(t *testing.T) {
-	s := &store{acquire: mint}
-	inBubble(t, s, func(b *bench) {
+	s := &store{OnAcquire: mint}
+	inBubble(t, s, func(b *rig) {
 		h, holder := b.has(b.comes()), new(noHolder)
 		h.Watch(holder, 0, 0)
 		next := b.comes()
@@ -200,9 +200,9 @@ func TestHold_ARenewalAfterAHandOver(t *testing.T) {
 		assert.Equal(b, h.Owner(), second.Owner())
 		second.Watch(holder, 0, 0)
 		time.Sleep(ttl / 2)
-		s.change(func() {
-			assert.Len(b, s.renewals, 1)
-			assert.Equal(b, 1, s.renewals[0].Depth, "that of the new holder")
+		s.Change(func() {
+			assert.Len(b, s.Renewals, 1)
+			assert.Equal(b, 1, s.Renewals[0].Depth, "that of the new holder")
 		})
 		require.NoError(b, second.Unwatch(holder))
 		_ = b.ends(second)
@@ -212,8 +212,8 @@ func TestHold_ARenewalAfterAHandOver(t *testing.T) {
 // No check moves the expiry, and its answer is that of the call.
 func TestHold_Check(t *testing.T) {
 	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, watchdog.ErrNotHeld: {}, watchdog.ErrRevoked: {Revoked: true}} {
-		s := &store{acquire: mint, renew: func(context.Context) guardstore.RenewReply { return reply }}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: mint, OnRenew: func(context.Context, int) guardstore.RenewReply { return reply }}
+		inBubble(t, s, func(b *rig) {
 			h, holder := b.has(b.comes()), new(noHolder)
 			h.Watch(holder, 0, 0)
 			h.SetDepth(2)
@@ -221,8 +221,8 @@ func TestHold_Check(t *testing.T) {
 			assert.Equal(b, want, h.Check(b.Context(), "check", cohort.Patience{Most: timeout}))
 			assert.Equal(b, want, h.Err())
 			assert.Equal(b, deadline, h.Deadline())
-			require.Len(b, b.checks(), 1)
-			assert.Equal(b, 2, b.checks()[0].Depth)
+			require.Len(b, b.Checks(), 1)
+			assert.Equal(b, 2, b.Checks()[0].Depth)
 			_ = h.Unwatch(holder)
 			_ = b.ends(h)
 		})
@@ -231,15 +231,15 @@ func TestHold_Check(t *testing.T) {
 
 // A message alone ends nothing, nor does a refusal.
 func TestHold_ARevocationThatIsNotConfirmed(t *testing.T) {
-	s := &store{acquire: mint, renew: func(context.Context) guardstore.RenewReply {
+	s := &store{OnAcquire: mint, OnRenew: func(context.Context, int) guardstore.RenewReply {
 		return guardstore.RenewReply{Err: &guardstore.RefusedError{Err: errUnanswered}}
 	}}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		h, holder := b.has(b.comes()), new(noHolder)
 		h.Watch(holder, 0, 0)
 		synctest.Wait() // it listens
-		s.notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
-		require.Len(b, s.checks(), 1)
+		s.Notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
+		require.Len(b, s.Checks(), 1)
 		require.NoError(b, h.Err())
 		_ = h.Unwatch(holder)
 		_ = b.ends(h)
@@ -248,23 +248,23 @@ func TestHold_ARevocationThatIsNotConfirmed(t *testing.T) {
 
 // The store is asked again, after the time of a call, until it says what became of a hold that a message calls revoked.
 func TestHold_ARevocationIsAskedForUntilTheDeadline(t *testing.T) {
-	s := &store{acquire: mint}
+	s := &store{OnAcquire: mint}
 	silent := true
-	s.renew = func(ctx context.Context) guardstore.RenewReply {
+	s.OnRenew = func(ctx context.Context, _ int) guardstore.RenewReply {
 		if silent {
 			<-ctx.Done()
 			return guardstore.RenewReply{Err: ctx.Err()}
 		}
 		return guardstore.RenewReply{Revoked: true}
 	}
-	inBubble(t, s, func(b *bench) {
+	inBubble(t, s, func(b *rig) {
 		h, holder := b.has(b.comes(func(r *cohort.Request) { r.TTL = time.Hour })), new(noHolder)
 		h.Watch(holder, 0, 0)
 		synctest.Wait() // it listens
-		s.notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
+		s.Notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
 		time.Sleep(2 * timeout)
 		require.NoError(b, h.Err())
-		s.change(func() { silent = false })
+		s.Change(func() { silent = false })
 		time.Sleep(attempt + 200*time.Millisecond)
 		require.ErrorIs(b, h.Err(), watchdog.ErrRevoked)
 		_ = h.Unwatch(holder)
@@ -275,14 +275,14 @@ func TestHold_ARevocationIsAskedForUntilTheDeadline(t *testing.T) {
 // Another caller of the process comes to a key whose lock was not confirmed for a second: it may have been deleted.
 func TestHold_IsConfirmedWhenAnotherCallerComes(t *testing.T) {
 	for age, renewals := range map[time.Duration]int{time.Second - 1: 0, time.Second: 1} {
-		s := &store{acquire: mint}
-		inBubble(t, s, func(b *bench) {
+		s := &store{OnAcquire: mint}
+		inBubble(t, s, func(b *rig) {
 			h, holder := b.has(b.comes()), new(noHolder)
 			h.Watch(holder, 0, 0)
 			time.Sleep(age)
 			require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy)
 			synctest.Wait()
-			assert.Len(b, s.renewals, renewals)
+			assert.Len(b, s.Renewals, renewals)
 			require.NoError(b, h.Unwatch(holder))
 			_ = b.ends(h)
 		})

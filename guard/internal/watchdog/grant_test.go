@@ -12,13 +12,14 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // What is said of a grant that was dropped, or has another holder by then, is past.
 func TestGrant_AGrantThatWasDroppedHearsNothing(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		s.renew = func(_ context.Context, n int) guardstore.RenewReply {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		s.OnRenew = func(_ context.Context, n int) guardstore.RenewReply {
 			if n == 1 {
 				time.Sleep(500 * time.Millisecond)
 				return guardstore.RenewReply{}
@@ -28,7 +29,7 @@ func TestGrant_AGrantThatWasDroppedHearsNothing(t *testing.T) {
 		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		pass(ttl/3 + 100*time.Millisecond)
-		require.Equal(t, 1, s.n)
+		require.Len(t, s.Batches(), 1)
 		require.NoError(t, w.Drop(g, h))
 		pass(time.Second)
 		assert.Empty(t, h.causes)
@@ -39,8 +40,8 @@ func TestGrant_AGrantThatWasDroppedHearsNothing(t *testing.T) {
 // What is due, and was dropped before it was sent, is not sent. Four batches hang.
 func TestGrant_AGrantThatWasDroppedIsNotSent(t *testing.T) {
 	const short = 3 * time.Second
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		s.renew = silence
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		s.OnRenew = silence
 		var last *watchdog.Grant
 		h := &holder{}
 		for _, owner := range []string{"1", "2", "3", "4", "5"} {
@@ -49,10 +50,10 @@ func TestGrant_AGrantThatWasDroppedIsNotSent(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		pass(950 * time.Millisecond) // 1.45 s after the first: the last one is due
-		require.Equal(t, 4, s.n)
+		require.Len(t, s.Batches(), 4)
 		require.NoError(t, w.Drop(last, h))
 		pass(short)
-		for _, g := range s.asked {
+		for _, g := range s.Renewals {
 			assert.NotEqual(t, "5", g.Owner)
 		}
 		w.EndAll(errors.New("enough"))
@@ -61,8 +62,8 @@ func TestGrant_AGrantThatWasDroppedIsNotSent(t *testing.T) {
 
 // A failure is past once a renewal succeeds: it is not why the lease ends.
 func TestGrant_AGrantForgetsAFailureThatIsPast(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		s.renew = func(_ context.Context, n int) guardstore.RenewReply {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		s.OnRenew = func(_ context.Context, n int) guardstore.RenewReply {
 			switch n {
 			case 1:
 				return guardstore.RenewReply{Err: errors.New("down")}
@@ -98,13 +99,13 @@ func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
 
 // A renewal counts from its sending: the reply takes a while.
 func TestTrust_ASlowReplyMakesNoLeaseLonger(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		s.renew = after(900 * time.Millisecond)
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		s.OnRenew = after(900 * time.Millisecond)
 		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		sent := clock.Now().Add(ttl / 3)
 		pass(ttl/3 + time.Second)
-		require.Equal(t, 1, s.n)
+		require.Len(t, s.Batches(), 1)
 		until := w.Deadline(g).Sub(sent.Add(ttl - ttl/10 - 2*time.Millisecond))
 		assert.LessOrEqual(t, until, time.Duration(0))
 		assert.Greater(t, until, -ttl/60, "a renewal may go out a little early")
@@ -115,26 +116,26 @@ func TestTrust_ASlowReplyMakesNoLeaseLonger(t *testing.T) {
 // Renewals take a while, and their schedule does not drift. A silent one is given up soon, and
 // repeated.
 func TestGrant_AGrantIsRenewedOnSchedule(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		s.renew = after(900 * time.Millisecond)
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		s.OnRenew = after(900 * time.Millisecond)
 		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		pass(10*ttl + time.Second)
-		assert.InDelta(t, 30, s.n, 1)
+		assert.InDelta(t, 30, len(s.Batches()), 1)
 		require.NoError(t, w.Drop(g, h))
 	})
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		s.renew = silence
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		s.OnRenew = silence
 		h := watch(w, granted("o", ttl), 0)
 		pass(ttl)
 		assert.Len(t, h.causes, 1)
-		assert.GreaterOrEqual(t, s.n, 7, "a second each, and one between them")
+		assert.GreaterOrEqual(t, len(s.Batches()), 7, "a second each, and one between them")
 	})
 }
 
 // A holder has its MaxHold from when it got the grant, and no other's.
 func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
 		g, first := granted("o", ttl), &holder{begun: time.Now()}
 		time.Sleep(5 * time.Second)
 		w.Watch(g, first, ttl, "")
@@ -163,8 +164,8 @@ func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 // At the deadline a grant has ended, whether or not the watchdog came first.
 func TestGrant_EndsAtItsDeadline(t *testing.T) {
 	for range 30 {
-		watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-			s.says(guardstore.RenewReply{Err: errors.New("down")})
+		watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+			says(s, guardstore.RenewReply{Err: errors.New("down")})
 			g := granted("o", ttl)
 			h := watch(w, g, 0)
 			time.Sleep(w.Deadline(g).Until())
@@ -176,7 +177,7 @@ func TestGrant_EndsAtItsDeadline(t *testing.T) {
 
 // A holder has the lease since the one before it ended its work.
 func TestGrant_AGrantIsHeldSince(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
 		g, h, begun := granted("o", ttl), &holder{}, clock.Now()
 		w.Watch(g, h, 0, "")
 		require.Len(t, w.All(), 1)
@@ -200,13 +201,13 @@ func (h *slowHolder) Cut(cause error) bool {
 // A renewal succeeds when the grant has expired by the clock, and no one has found out yet. It comes
 // too late.
 func TestGrant_AGrantIsNotRenewedTooLate(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		s.renew = after(ttl)
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		s.OnRenew = after(ttl)
 		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		w.Watch(granted("other", 2*ttl), &slowHolder{}, ttl/3+time.Second, "")
 		pass(ttl/3 + ttl + time.Second)
-		require.Equal(t, 1, s.n)
+		require.Len(t, s.Batches(), 1)
 		assert.Len(t, h.causes, 1)
 		assert.Empty(t, h.renewed)
 		assert.Error(t, w.Check(g))
@@ -215,7 +216,7 @@ func TestGrant_AGrantIsNotRenewedTooLate(t *testing.T) {
 
 // A grant that is given an end soon ends then, not at the watchdog's next pulse.
 func TestGrant_AGrantThatIsGivenAnEndSoon(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
 		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		time.Sleep(100 * time.Millisecond)
@@ -228,7 +229,7 @@ func TestGrant_AGrantThatIsGivenAnEndSoon(t *testing.T) {
 
 // An end that is given later counts whatever else is watched, and due later than that.
 func TestGrant_AGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
 		w.Watch(granted("first", ttl), &holder{}, 5*time.Second, "")
 		g := granted("o", 100*ttl)
 		h := watch(w, g, 0)
@@ -242,8 +243,8 @@ func TestGrant_AGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
 // A grant that is not renewed ends at its deadline, not at the watchdog's next pulse, though the
 // MaxHold of its holder is later.
 func TestGrant_AGrantEndsAtItsDeadlineBeforeItsMaxHold(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		s.renew = silence
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		s.OnRenew = silence
 		g := granted("o", ttl)
 		h := watch(w, g, 10*ttl)
 		end := w.Deadline(g).Until()

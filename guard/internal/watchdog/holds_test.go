@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
@@ -67,44 +65,6 @@ func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 	}
 }
 
-// A loss is printed once, whichever way the work reports it.
-func TestHolds_LossIsReportedOnce(t *testing.T) {
-	for name, report := range map[string]func(ctx context.Context) error{
-		"nothing": func(context.Context) error { return nil },
-		"cause":   context.Cause,
-		"wrapped": func(ctx context.Context) error { return fmt.Errorf("paying: %w", context.Cause(ctx)) },
-		"its own": func(context.Context) error { return errors.New("boom") },
-		"lease": func(ctx context.Context) error {
-			l, _ := guard.FromContext(ctx)
-			return l.Err()
-		},
-		"re-entry": func(ctx context.Context) error {
-			g, _ := guard.FromContext(ctx)
-			return guard.WithLock(ctx, guard.Key(g.Key()), testenv.Nothing)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-				var own error
-				err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-					s.Drop("order:42")
-					<-ctx.Done()
-					own = report(ctx)
-					return own
-				})
-				require.ErrorIs(t, err, guard.ErrLost)
-				assert.Equal(t, 1, strings.Count(err.Error(), "was lost"), err.Error())
-				if own != nil {
-					require.ErrorIs(t, err, own)
-				}
-				if errors.Is(own, guard.ErrLost) {
-					assert.Equal(t, own, err)
-				}
-			})
-		})
-	}
-}
-
 func TestHolds_LossIsSeenByTheReleaseToo(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		err := g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
@@ -136,23 +96,6 @@ func TestHolds_MaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
 	})
 }
 
-func TestHolds_ThousandsOfLeasesAreRenewedInBatches(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
-		var leases []*guard.Lease
-		for i := range 5000 {
-			l, err := g.Acquire(t.Context(), guard.Keyf("k:%d", i), guard.TTL(30*time.Second))
-			require.NoError(t, err)
-			leases = append(leases, l)
-		}
-		time.Sleep(5 * time.Minute)
-		assert.LessOrEqual(t, s.Calls("renew"), 31*10)
-		for _, l := range leases {
-			require.NoError(t, l.Err())
-			require.NoError(t, l.Release(t.Context()))
-		}
-	})
-}
-
 // One grant that fails must not take the others of its batch with it, nor delay one
 // with a short ttl.
 func TestHolds_MixedTTLsAreEachRenewedInTime(t *testing.T) {
@@ -176,33 +119,5 @@ func TestHolds_MixedTTLsAreEachRenewedInTime(t *testing.T) {
 			}
 			_ = l.Release(t.Context())
 		}
-	})
-}
-
-// slowStore answers late: a grant that took longer than its ttl must never start work.
-type slowStore struct {
-	guardstore.Store
-	delay time.Duration
-}
-
-func (s *slowStore) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
-	r, err := s.Store.Acquire(ctx, c)
-	time.Sleep(s.delay)
-	return r, err
-}
-
-func TestHolds_GrantThatArrivesAfterItsDeadlineStartsNoWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := guardtest.NewStore()
-		g, err := guard.NewWithStore(&slowStore{s, 800 * time.Millisecond})
-		require.NoError(t, err)
-		defer func() { assert.NoError(t, g.Close()) }()
-		err = g.WithLock(t.Context(), testenv.Order, func(context.Context) error { t.Error("ran"); return nil }, guard.TTL(500*time.Millisecond))
-		require.ErrorIs(t, err, guard.ErrStore)
-		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-			l, _ := guard.FromContext(ctx)
-			assert.Less(t, time.Until(l.Deadline()), 150*time.Millisecond, "counted from when the command was sent")
-			return nil
-		}, guard.TTL(time.Second)))
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -25,9 +26,9 @@ func TestRenewal_HowLongAReplyIsWaitedFor(t *testing.T) {
 		100 * time.Millisecond: {20 * time.Millisecond, 20 * time.Millisecond, 4_666_667},
 	} {
 		t.Run(ttl.String(), func(t *testing.T) {
-			watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+			watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 				var waits []time.Duration
-				s.renew = func(ctx context.Context, _ int) guardstore.RenewReply {
+				s.OnRenew = func(ctx context.Context, _ int) guardstore.RenewReply {
 					until, ok := ctx.Deadline()
 					require.True(t, ok)
 					waits = append(waits, time.Until(until))
@@ -48,9 +49,9 @@ func TestRenewal_HowLongAReplyIsWaitedFor(t *testing.T) {
 // Renewals that are due within a sixtieth of the ttl go out together. The batch is waited for as its most urgent
 // grant is.
 func TestRenewal_WhatIsDueSoonGoesOutTogether(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		var waits []time.Duration
-		s.renew = func(ctx context.Context, _ int) guardstore.RenewReply {
+		s.OnRenew = func(ctx context.Context, _ int) guardstore.RenewReply {
 			until, _ := ctx.Deadline()
 			waits = append(waits, time.Until(until))
 			return held
@@ -61,9 +62,9 @@ func TestRenewal_WhatIsDueSoonGoesOutTogether(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		watch(w, granted("later", 3*time.Second), 0)
 		pass(949 * time.Millisecond)
-		assert.Equal(t, []int{2}, s.sizes())
+		assert.Equal(t, []int{2}, s.Batches())
 		pass(51 * time.Millisecond)
-		assert.Equal(t, []int{2, 1}, s.sizes())
+		assert.Equal(t, []int{2, 1}, s.Batches())
 		assert.Equal(t, 500*time.Millisecond, waits[0])
 		w.EndAll(errors.New("enough"))
 	})
@@ -71,17 +72,17 @@ func TestRenewal_WhatIsDueSoonGoesOutTogether(t *testing.T) {
 
 // A renewal and a confirmation change when a grant is due next, whatever else is due before that.
 func TestRenewal_AGrantIsDueBesideOthers(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		watch(w, granted("first", ttl), 0)            // due after 10 s, trusted until 27 s
 		watch(w, granted("other", 77*time.Second), 0) // due after 25.7 s
 		pass(21 * time.Second)
-		assert.Len(t, s.sizes(), 2, "after 10 and 20 s")
+		assert.Len(t, s.Batches(), 2, "after 10 and 20 s")
 		third := granted("third", 90*time.Second)
 		watch(w, third, 0)
 		pass(2 * time.Second)
 		w.Confirm(third, clock.Now())
 		pass(0)
-		assert.Len(t, s.sizes(), 3)
+		assert.Len(t, s.Batches(), 3)
 		w.EndAll(errors.New("enough"))
 	})
 }
@@ -97,9 +98,9 @@ func TestRenewal_HowSoonAFailureIsRepeated(t *testing.T) {
 		time.Hour:              time.Second,
 	} {
 		t.Run(ttl.String(), func(t *testing.T) {
-			watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+			watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 				var at []time.Time
-				s.renew = func(context.Context, int) guardstore.RenewReply {
+				s.OnRenew = func(context.Context, int) guardstore.RenewReply {
 					at = append(at, time.Now())
 					return guardstore.RenewReply{Err: errors.New("down")}
 				}
@@ -118,15 +119,15 @@ func TestRenewal_HowSoonAFailureIsRepeated(t *testing.T) {
 
 // What is due together goes out in pipelines of 500, four at a time.
 func TestRenewal_BatchesAreBoundedAndFourAtATime(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-		s.renew = silence
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		s.OnRenew = silence
 		for range 2501 {
 			watch(w, granted("o", ttl), 0)
 		}
 		pass(ttl/3 + 100*time.Millisecond)
-		assert.Equal(t, []int{500, 500, 500, 500}, s.sizes())
+		assert.Equal(t, []int{500, 500, 500, 500}, s.Batches())
 		pass(time.Second)
-		assert.ElementsMatch(t, []int{500, 500, 500, 500, 500, 1}, s.sizes()) // the last two go out together
+		assert.ElementsMatch(t, []int{500, 500, 500, 500, 500, 1}, s.Batches()) // the last two go out together
 		w.EndAll(errors.New("enough"))
 	})
 }

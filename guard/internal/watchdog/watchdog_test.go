@@ -3,7 +3,6 @@ package watchdog_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/task"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -22,39 +22,9 @@ const ttl = 30 * time.Second
 
 var held = guardstore.RenewReply{Held: true}
 
-// store answers the nth renewal, counted from 1, as the test says.
-type store struct {
-	guardstore.Store // nothing else is asked of it
-
-	renew   func(ctx context.Context, n int) guardstore.RenewReply
-	mu      sync.Mutex
-	n       int
-	asked   []guardstore.Grant
-	batches []int // the lengths of those that were asked
-}
-
-func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
-	s.mu.Lock()
-	s.n++
-	n, renew := s.n, s.renew
-	s.asked = append(s.asked, batch...)
-	s.batches = append(s.batches, len(batch))
-	s.mu.Unlock()
-	return slices.Repeat([]guardstore.RenewReply{renew(ctx, n)}, len(batch))
-}
-
-// sizes are the lengths of the batches so far.
-func (s *store) sizes() []int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.batches)
-}
-
 // says has the store answer all renewals from now on alike.
-func (s *store) says(r guardstore.RenewReply) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.renew = func(context.Context, int) guardstore.RenewReply { return r }
+func says(s *testenv.Script, r guardstore.RenewReply) {
+	s.Change(func() { s.OnRenew = func(context.Context, int) guardstore.RenewReply { return r } })
 }
 
 // silence is a renewal that nobody answers.
@@ -103,11 +73,10 @@ func (h *holder) Renewed(err error) {
 
 // watched runs a test on a watchdog in virtual time, whose store renews everything unless the test
 // says otherwise.
-func watched(t *testing.T, test func(t *testing.T, w *watchdog.Watchdog, s *store)) {
+func watched(t *testing.T, test func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, tasks := &store{}, task.NewGroup()
-		s.says(held)
+		s, tasks := new(testenv.Script), task.NewGroup()
 		w := watchdog.New(watchdog.Config{Store: s, Tasks: tasks, Awake: func(clock.Instant) {}})
 		defer func() {
 			w.Close()
@@ -139,22 +108,22 @@ func pass(d time.Duration) {
 }
 
 func TestWatchdog_AGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		g.SetDepth(2)
 		pass(10 * ttl)
-		assert.InDelta(t, 30, len(s.asked), 1)
-		assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o", Fence: 7, TTL: ttl, Depth: 2, Metadata: "me"}, s.asked[0])
-		assert.Len(t, h.renewed, len(s.asked))
+		assert.InDelta(t, 30, len(s.Renewals), 1)
+		assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o", Fence: 7, TTL: ttl, Depth: 2, Metadata: "me"}, s.Renewals[0])
+		assert.Len(t, h.renewed, len(s.Renewals))
 		require.NoError(t, w.Check(g))
 		assert.Greater(t, w.Deadline(g), clock.Now().Add(ttl/2))
 		require.Len(t, w.All(), 1)
 
 		require.NoError(t, w.Drop(g, h))
-		asked := len(s.asked)
+		asked := len(s.Renewals)
 		pass(ttl)
-		assert.Len(t, s.asked, asked, "nothing renews what was dropped")
+		assert.Len(t, s.Renewals, asked, "nothing renews what was dropped")
 		assert.Empty(t, h.causes)
 		assert.Empty(t, w.All())
 	})
@@ -163,24 +132,24 @@ func TestWatchdog_AGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 // Something broke: all grants are renewed at once in one bundle, and the next bundle goes
 // out a second later, however often something breaks.
 func TestWatchdog_RenewAllIsOneBundleASecond(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		a, b, c := granted("a", ttl), granted("b", ttl), granted("f", ttl)
 		holders := []*holder{watch(w, a, 0), watch(w, b, 0), watch(w, c, 0)}
 		for _, wait := range []time.Duration{0, 300 * time.Millisecond, 300 * time.Millisecond} {
 			pass(wait)
 			w.RenewAll()
 			pass(0)
-			assert.Equal(t, []int{3}, s.sizes())
+			assert.Equal(t, []int{3}, s.Batches())
 		}
 		pass(401 * time.Millisecond)
-		assert.Equal(t, []int{3, 3}, s.sizes(), "the last break was after the first bundle")
+		assert.Equal(t, []int{3, 3}, s.Batches(), "the last break was after the first bundle")
 		pass(5 * time.Second)
-		assert.Equal(t, []int{3, 3}, s.sizes())
-		for _, request := range s.asked {
+		assert.Equal(t, []int{3, 3}, s.Batches())
+		for _, request := range s.Renewals {
 			assert.Equal(t, ttl, request.TTL)
 		}
 		assert.Len(t, holders[0].renewed, 2)
-		s.says(guardstore.RenewReply{})
+		says(s, guardstore.RenewReply{})
 		w.RenewAll()
 		pass(0)
 		for _, h := range holders {
@@ -208,10 +177,10 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 		"revoked":         {0, guardstore.RenewReply{Revoked: true}, false, watchdog.ErrRevoked, "", ttl / 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
-				s.says(test.reply)
+			watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+				says(s, test.reply)
 				if test.silent {
-					s.renew = silence
+					s.OnRenew = silence
 				}
 				g := granted("o", ttl)
 				h := watch(w, g, test.maxHold)
@@ -229,7 +198,7 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 					assert.Less(t, h.lostAt*1_083_333/1_000_000, ttl)
 				}
 				assert.Equal(t, h.causes[0], w.Check(g))
-				s.says(guardstore.RenewReply{Held: true})
+				says(s, guardstore.RenewReply{Held: true})
 				pass(ttl)
 				assert.Len(t, h.causes, 1, "it is told once")
 				assert.Equal(t, 1, h.notified)
@@ -242,7 +211,7 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 }
 
 func TestWatchdog_EndNotifiesTheHolderOrTheNext(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		closed, denied := errors.New("closed"), errors.New("denied")
 		g := granted("o", ttl)
 		h := watch(w, g, 0)
@@ -269,7 +238,7 @@ func TestWatchdog_EndNotifiesTheHolderOrTheNext(t *testing.T) {
 		assert.Equal(t, []error{closed}, h.causes)
 		assert.Equal(t, []error{closed}, other.causes)
 		pass(2 * ttl)
-		assert.Empty(t, s.sizes(), "nothing renews what has ended")
+		assert.Empty(t, s.Batches(), "nothing renews what has ended")
 		assert.Equal(t, 1, h.notified)
 	})
 }
@@ -280,7 +249,7 @@ func TestWatchdog_ItIsAwakeWhileAnythingIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looks []time.Duration
 		begun, tasks := time.Now(), task.NewGroup()
-		w := watchdog.New(watchdog.Config{Store: &store{}, Tasks: tasks, Awake: func(clock.Instant) {
+		w := watchdog.New(watchdog.Config{Store: new(testenv.Script), Tasks: tasks, Awake: func(clock.Instant) {
 			looks = append(looks, time.Since(begun))
 		}})
 		pass(time.Hour)
@@ -308,7 +277,7 @@ type blocked struct {
 func (h *blocked) ReportLoss() { <-h.mayReturn }
 
 func TestWatchdog_AnObserverThatBlocksDelaysNoOtherLoss(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
 		h := &blocked{mayReturn: make(chan struct{})}
 		defer close(h.mayReturn)
 		w.Watch(granted("first", ttl), h, time.Second, "")
@@ -323,7 +292,7 @@ func TestWatchdog_AnObserverThatBlocksDelaysNoOtherLoss(t *testing.T) {
 func TestWatchdog_EndAllNotifiesAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := task.NewGroup()
-		w := watchdog.New(watchdog.Config{Store: &store{}, Tasks: tasks, Awake: func(clock.Instant) {}})
+		w := watchdog.New(watchdog.Config{Store: new(testenv.Script), Tasks: tasks, Awake: func(clock.Instant) {}})
 		h := watch(w, granted("o", ttl), 0)
 		w.Close()
 		<-tasks.Close()
@@ -335,7 +304,7 @@ func TestWatchdog_EndAllNotifiesAfterClose(t *testing.T) {
 // Several have a grant at the same time. It is renewed until the last of them drops it, and its loss is
 // announced to each holder that has not left, and to the next one.
 func TestWatchdog_AGrantOfSeveral(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		g := granted("o", ttl)
 		first := watch(w, g, 0)
 		second, third := &holder{}, &holder{}
@@ -349,7 +318,7 @@ func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 		assert.NotEmpty(t, second.renewed)
 		assert.Equal(t, second.renewed, third.renewed)
 
-		s.says(guardstore.RenewReply{})
+		says(s, guardstore.RenewReply{})
 		pass(ttl)
 		late := &holder{}
 		w.Watch(g, late, 0, "")
@@ -363,7 +332,7 @@ func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 }
 
 func TestWatchdog_LimitCapsAGrantThatIsWatched(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *store) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
 		g := granted("o", ttl)
 		h := watch(w, g, 0)
 		pass(2 * ttl)

@@ -3,7 +3,6 @@ package cohort_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,7 +25,6 @@ const (
 	attempt   = time.Second
 	handover  = 100 * time.Millisecond
 	firstMint = 1000 // the fence of the first grant
-	mostAsks  = 1000 // in a test
 )
 
 var errUnanswered = errors.New("no answer")
@@ -34,134 +32,25 @@ var errUnanswered = errors.New("no answer")
 // answer is what the store says to the nth claim.
 type answer func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error)
 
-// store answers the nth command of a kind, counted from 1, as the test says.
-type store struct {
-	acquire answer
-	release func(ctx context.Context, n int, r guardstore.Release) (guardstore.ReleaseReply, error)
-	renew   func(ctx context.Context) guardstore.RenewReply // nil: everything is held
-	silent  bool                                            // no messages flow
-	mute    bool                                            // nor is it known whether they do
-	late    bool                                            // nothing was held before: there is no subscription yet
-
-	mu       sync.Mutex
-	claims   []guardstore.Claim // as they came in
-	asked    []time.Time        // when
-	releases []guardstore.Release
-	renewals []guardstore.Grant
-	ear      guardstore.Listener
-}
-
-func (s *store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
-	s.mu.Lock()
-	s.claims, s.asked = append(s.claims, c), append(s.asked, time.Now())
-	n := len(s.claims)
-	s.mu.Unlock()
-	if n > mostAsks {
-		panic("somebody asks for ever")
-	}
-	return s.acquire(ctx, n, c)
-}
-
-func (s *store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
-	s.mu.Lock()
-	s.releases = append(s.releases, r)
-	n := len(s.releases)
-	s.mu.Unlock()
-	if s.release == nil {
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-	}
-	return s.release(ctx, n, r)
-}
-
-func (s *store) Listen(ctx context.Context, _ string, l guardstore.Listener) {
-	s.mu.Lock()
-	s.ear = l
-	s.mu.Unlock()
-	switch {
-	case s.mute:
-	case s.silent:
-		l.Notify(guardstore.Notification{Err: errUnanswered})
-	default:
-		l.Notify(guardstore.Notification{})
-	}
-	<-ctx.Done()
-}
-
-func (s *store) Renew(ctx context.Context, grants []guardstore.Grant) []guardstore.RenewReply {
-	s.mu.Lock()
-	s.renewals = append(s.renewals, grants...)
-	s.mu.Unlock()
-	reply := guardstore.RenewReply{Held: true}
-	if s.renew != nil {
-		reply = s.renew(ctx)
-	}
-	return slices.Repeat([]guardstore.RenewReply{reply}, len(grants))
-}
-
-// checks are the renewals so far that move no expiry.
-func (s *store) checks() (checks []guardstore.Grant) {
-	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, g := range s.renewals {
-		if g.TTL == 0 {
-			checks = append(checks, g)
-		}
-	}
-	return checks
-}
-
-// notify sends a message to this process.
-func (s *store) notify(n guardstore.Notification) {
-	s.mu.Lock()
-	ear := s.ear
-	s.mu.Unlock()
-	ear.Notify(n)
-}
-
-// change sets what answers go by, between two commands.
-func (s *store) change(set func()) {
-	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	set()
-}
-
-// sent are the commands so far.
-func (s *store) sent() (claims []guardstore.Claim, releases []guardstore.Release) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.claims, s.releases
-}
+// store is the store of a rig.
+type store = testenv.Script
 
 // claimed are the claims by now, so many.
-func (b *bench) claimed(n int) []guardstore.Claim {
+func (b *rig) claimed(n int) []guardstore.Claim {
 	b.Helper()
 	synctest.Wait()
-	claims, _ := b.sent()
+	claims, _ := b.Sent()
 	require.Len(b, claims, n)
 	return claims
 }
 
 // released are the releases by now, so many.
-func (b *bench) released(n int) []guardstore.Release {
+func (b *rig) released(n int) []guardstore.Release {
 	b.Helper()
 	synctest.Wait()
-	_, releases := b.sent()
+	_, releases := b.Sent()
 	require.Len(b, releases, n)
 	return releases
-}
-
-// asks is how often an acquire came in since then.
-func (s *store) asks(since time.Time) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, at := range s.asked {
-		if at.After(since) {
-			n++
-		}
-	}
-	return n
 }
 
 // held and busy are answers.
@@ -208,8 +97,8 @@ func inTurn(answers ...answer) answer {
 	}
 }
 
-// bench is a Table on such a store.
-type bench struct {
+// rig is a Table on a store.
+type rig struct {
 	*testing.T
 	*store
 	table *cohort.Table
@@ -217,11 +106,21 @@ type bench struct {
 	close func()
 }
 
-// inBubble runs a test on a Table that has nothing left in the end.
-func inBubble(t *testing.T, s *store, run func(b *bench), change ...func(*cohort.Config)) {
+// inBubble runs a test on a Table that has a subscription, and nothing left in the end.
+func inBubble(t *testing.T, s *store, run func(b *rig), change ...func(*cohort.Config)) {
+	t.Helper()
+	unsubscribed(t, s, func(b *rig) {
+		b.table.Subscribe()
+		synctest.Wait()
+		run(b)
+	}, change...)
+}
+
+// unsubscribed is inBubble for a process in which no call held a key yet, or waited for one.
+func unsubscribed(t *testing.T, s *store, run func(b *rig), change ...func(*cohort.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, store: s, tasks: task.NewGroup()}
+		b := &rig{T: t, store: s, tasks: task.NewGroup()}
 		abort := make(chan struct{})
 		c := cohort.Config{
 			Store: s, Calls: &retry.Policy{Timeout: timeout, AttemptTimeout: attempt}, Tasks: b.tasks,
@@ -239,10 +138,6 @@ func inBubble(t *testing.T, s *store, run func(b *bench), change ...func(*cohort
 			<-b.tasks.Close()
 		})
 		defer b.close()
-		if !s.late {
-			b.table.Subscribe()
-			synctest.Wait()
-		}
 		run(b)
 		synctest.Wait()
 		keys, claims, waiting := testenv.Size(b.table)
@@ -271,7 +166,7 @@ func want(change ...func(*cohort.Request)) *cohort.Request {
 }
 
 // comes has somebody ask for the key, and lets it get as far as it gets.
-func (b *bench) comes(change ...func(*cohort.Request)) *caller {
+func (b *rig) comes(change ...func(*cohort.Request)) *caller {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	c := &caller{cancel: cancel, done: make(chan struct{})}
@@ -285,7 +180,7 @@ func (b *bench) comes(change ...func(*cohort.Request)) *caller {
 }
 
 // has fails unless a caller has its lock by now.
-func (b *bench) has(c *caller) cohort.Hold {
+func (b *rig) has(c *caller) cohort.Hold {
 	b.Helper()
 	synctest.Wait()
 	require.True(b, task.IsClosed(c.done), "it still waits")
@@ -293,14 +188,14 @@ func (b *bench) has(c *caller) cohort.Hold {
 	return c.hold
 }
 
-func (b *bench) waits(c *caller) {
+func (b *rig) waits(c *caller) {
 	b.Helper()
 	synctest.Wait()
 	require.False(b, task.IsClosed(c.done), "it does not wait")
 }
 
 // fails waits for the error of a call.
-func (b *bench) fails(c *caller) error {
+func (b *rig) fails(c *caller) error {
 	b.Helper()
 	<-c.done
 	require.Error(b, c.err)
@@ -308,20 +203,20 @@ func (b *bench) fails(c *caller) error {
 }
 
 // leaves has a caller leave.
-func (b *bench) leaves(c *caller) {
+func (b *rig) leaves(c *caller) {
 	b.Helper()
 	c.cancel()
 	b.left(c)
 }
 
 // left waits for the end of a call that was left.
-func (b *bench) left(c *caller) {
+func (b *rig) left(c *caller) {
 	b.Helper()
 	require.NotErrorIs(b, b.fails(c), cohort.ErrClosed)
 }
 
 // ends ends work in good order.
-func (b *bench) ends(h cohort.Hold) error {
+func (b *rig) ends(h cohort.Hold) error {
 	b.Helper()
 	_, err := h.Release(b.Context(), cohort.Patience{Most: timeout})
 	synctest.Wait()
