@@ -164,7 +164,6 @@ func TestRule_MisuseIsRefusedAtConstruction(t *testing.T) {
 		"guard: Wait -2ns is negative":                     once(guard.Wait(-2)),
 		"guard: keep 0s is outside 1ms to 8784h0m0s":       orders().Once(0),
 		"guard: MaxResult 0 bytes is outside 1 to 1048576": once(guard.MaxResult(0)),
-		"Once needs one key, And adds others":              once().And("stock"),
 
 		"guard: Limit does not go with Once: one call runs, the others get its result":  orders(guard.Limit(2)).Once(time.Hour),
 		"guard: Shared does not go with Once: one call runs, the others get its result": once(guard.Shared()),

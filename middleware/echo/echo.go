@@ -103,7 +103,12 @@ func lock(route *httplock.Route, r *http.Request, name string, c echo.Context, n
 	}()
 	return route.Serve(a, r, name, func(held context.Context) error {
 		response.Writer = a.Writer()
-		return with(r.WithContext(held), c, next)
+		err := with(r.WithContext(held), c, next)
+		if status, _, ok := known(err); ok && status < http.StatusInternalServerError && route.Keeps() {
+			c.Error(err) // what the Echo sends for it is kept
+			return nil
+		}
+		return err
 	})
 }
 

@@ -19,7 +19,7 @@
 // of an *echo.HTTPError or the method Detail() string says.
 //
 // The error of the handler is returned unchanged, unless its lock was lost: the loss comes first.
-// With Rule.Once, an error that the handler returns is not kept, whatever its status: an
-// answer that is to be kept, the handler sends itself. After the handler c.Request() is what it
+// With Rule.Once, the Echo's HTTPErrorHandler answers a returned *echo.HTTPError below 500 under the lock, so that the answer is
+// kept, and the middleware returns nil. Any other error has the next request run the handler, unless it had answered before. After the handler c.Request() is what it
 // was before.
 package guardecho

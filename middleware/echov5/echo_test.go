@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/labstack/echo/v5"
 	"github.com/stretchr/testify/assert"
@@ -216,4 +217,43 @@ func TestHTTPError_LeavesOtherErrorsAlone(t *testing.T) {
 	assert.Empty(t, c.Response().Header())
 	converted := guardecho.HTTPError(c, guard.ErrBusy)
 	assert.Same(t, converted, guardecho.HTTPError(c, converted))
+}
+
+// An *echo.HTTPError below 500 is kept as what the Echo sends for it, and is not handled again; any other error has the next
+// request run the handler.
+func TestOnce_ReturnedHTTPErrorsAreKept(t *testing.T) {
+	t.Parallel()
+	for status, runs := range map[int]int{http.StatusNotFound: 1, http.StatusUnprocessableEntity: 1, http.StatusConflict: 2, http.StatusBadGateway: 2} {
+		e, ran := newEcho(), 0
+		e.POST("/pay", func(*echo.Context) error { ran++; return echo.NewHTTPError(status, "no such card") },
+			guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("pay").Once(time.Hour).SharedAnswer()))
+		first, second := call(e, "POST", "/pay"), call(e, "POST", "/pay")
+		assert.Equal(t, status, first.Code)
+		assert.Equal(t, first.Code, second.Code)
+		assert.JSONEq(t, first.Body.String(), second.Body.String())
+		assert.Equal(t, runs, ran, status)
+		assert.Equal(t, runs == 1, second.Header().Get("Idempotent-Replayed") == "true", status)
+	}
+}
+
+// A function of a Rule has the echo.Context of its request.
+func TestContext_IsThatOfTheRequest(t *testing.T) {
+	t.Parallel()
+	rule := guardecho.Lock("tenant:{tenant}:order:{id}").Value("tenant", func(r *http.Request) (string, error) {
+		return guardecho.Context(r).Get("tenant").(string), nil
+	})
+	e := newEcho()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error { c.Set("tenant", "acme"); return next(c) }
+	})
+	e.POST("/orders/:id/pay", showKey, guardecho.Middleware(guardtest.NewMemoryGuard(t), rule))
+	byContext := func(c *echo.Context) (string, error) { return guard.JoinKey("order", c.Param("id")), nil }
+	e.POST("/stock/:id", showKey, guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.LockFunc(byContext)))
+	fromConfig, err := guardecho.ParseKey("order:{id}")
+	require.NoError(t, err)
+	e.POST("/files/:id", showKey, guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.LockFunc(fromConfig)))
+	assert.Equal(t, "tenant:acme:order:7", adaptertest.Ask(e, "POST /orders/7/pay"))
+	assert.Equal(t, "order:7", adaptertest.Ask(e, "POST /stock/7"))
+	assert.Equal(t, "order:7", adaptertest.Ask(e, "POST /files/7"))
+	assert.Nil(t, guardecho.Context(httptest.NewRequest(http.MethodPost, "/", nil)))
 }

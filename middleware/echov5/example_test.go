@@ -170,3 +170,27 @@ func ExampleRule_Once() {
 	// 201 true true
 	// 422 false false
 }
+
+// The tenant is what middleware found before, and left in the echo.Context.
+func ExampleContext() {
+	g := newGuard()
+	defer g.Close()
+
+	rule := guardecho.Lock("tenant:{tenant}:order:{id}").Value("tenant", func(r *http.Request) (string, error) {
+		tenant, _ := guardecho.Context(r).Get("tenant").(string)
+		return tenant, nil
+	})
+	e := echo.New()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error { c.Set("tenant", "acme"); return next(c) }
+	})
+	e.POST("/orders/:id/pay", func(c *echo.Context) error {
+		_, held := guard.Held(c.Request().Context(), guard.Key("tenant:acme:order:42"))
+		return c.String(http.StatusOK, fmt.Sprint("held: ", held))
+	}, guardecho.Middleware(g, rule))
+
+	answer := httptest.NewRecorder()
+	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+	fmt.Println(answer.Body)
+	// Output: held: true
+}

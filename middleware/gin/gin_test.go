@@ -410,3 +410,22 @@ func TestOnce_AStatusAfterEarlyHintsIsSent(t *testing.T) {
 		assert.Equal(t, 1, runs)
 	}
 }
+
+// A function of a Rule has the gin.Context of its request.
+func TestContext_IsThatOfTheRequest(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewMemoryGuard(t)
+	engine := gin.New()
+	engine.Use(func(c *gin.Context) { c.Set("tenant", "acme") })
+	engine.POST("/orders/:id/pay", guardgin.Middleware(g, guardgin.Lock("tenant:{tenant}:order:{id}").Value("tenant",
+		func(r *http.Request) (string, error) { return guardgin.Context(r).GetString("tenant"), nil })), showKey)
+	engine.POST("/stock/:id", guardgin.Middleware(g, guardgin.LockFunc(
+		func(c *gin.Context) (string, error) { return guard.JoinKey("order", c.Param("id")), nil })), showKey)
+	fromConfig, err := guardgin.ParseKey("order:{id}")
+	require.NoError(t, err)
+	engine.POST("/files/:id", guardgin.Middleware(g, guardgin.LockFunc(fromConfig)), showKey)
+	assert.Equal(t, "tenant:acme:order:7", ask(engine, "POST /orders/7/pay"))
+	assert.Equal(t, "order:7", ask(engine, "POST /stock/7"))
+	assert.Equal(t, "order:7", ask(engine, "POST /files/7"))
+	assert.Nil(t, guardgin.Context(httptest.NewRequest(http.MethodPost, "/", nil)))
+}

@@ -141,7 +141,7 @@ func (m *method) serve(ctx context.Context, req any, resp *any, work func(contex
 	} else if kind := locking.Classify(ctx, err).Kind; ownStatus(kind, err) == nil {
 		m.faults.Log(ctx, adapter.Name, m.name, kind.Fault(), err)
 	}
-	return own, statusOf(ctx, err, m.once)
+	return own, StatusError(ctx, err)
 }
 
 // Check says which rows lock nothing, as the server has no such method, which templates need what

@@ -54,6 +54,22 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+func TestKeys_ValueFillsAPlaceholder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	tenant := func(ctx context.Context, req any) (string, error) {
+		assert.NotNil(t, req)
+		return metadata.ValueFromIncomingContext(ctx, "x-tenant")[0], nil
+	}
+	shop := newShop(t, b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("{tenant}:{order_id}").Value("tenant", tenant)}, &service{pay: keyOf})
+	key, err := shop.pay(metadata.AppendToOutgoingContext(t.Context(), "x-tenant", "a:b"), `order_id: "7"`)
+	assert.NoError(t, err)
+	assert.Equal(t, guard.JoinKey("a:b", "7"), key)
+	assert.Panics(t, func() {
+		guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("{tenant}").Value("tenant", nil)})
+	})
+}
+
 // The error says what is wrong with a placeholder. Interceptors around these see it.
 func TestKeys_Errors(t *testing.T) {
 	t.Parallel()

@@ -59,9 +59,7 @@ const notSetUp = "the server is not set up to lock this resource"
 //
 // ctx is the context of the call, whose trailer StatusError may set. An error that is not
 // guard's, nor an end of ctx, and nil come back as they are.
-func StatusError(ctx context.Context, err error) error { return statusOf(ctx, err, false) }
-
-func statusOf(ctx context.Context, err error, once bool) error {
+func StatusError(ctx context.Context, err error) error {
 	means := locking.Classify(ctx, err)
 	given, known := table[means.Kind]
 	if !known {
@@ -73,7 +71,7 @@ func statusOf(ctx context.Context, err error, once bool) error {
 	if means.Full {
 		given.code = codes.ResourceExhausted
 	}
-	if once && (means.Kind == locking.Busy || means.Kind == locking.WaitTimeout) {
+	if errors.As(err, new(*locking.InProgressError)) && (means.Kind == locking.Busy || means.Kind == locking.WaitTimeout) {
 		given.reason = inProgress
 	}
 	var details []protoadapt.MessageV1

@@ -2,6 +2,7 @@ package guardhttp_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -294,4 +295,112 @@ func ExampleRule_Once() {
 	// 201 false true
 	// 201 true true
 	// 422 false false
+}
+
+// The tenant is what authentication found, and not what a client says.
+func ExampleRule_Value() {
+	g := newGuard()
+	defer g.Close()
+
+	type tenantKey struct{}
+	tenant := func(r *http.Request) (string, error) {
+		name, _ := r.Context().Value(tenantKey{}).(string)
+		return name, nil
+	}
+	rule := guardhttp.Lock("pay:{tenant}:{idempotency-key}").Value("tenant", tenant).Once(24 * time.Hour)
+	pay := guardhttp.Middleware(g, rule)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, held := guard.Held(r.Context(), guard.Key("pay:acme:7f9c"))
+		_, _ = fmt.Fprintln(w, "held:", held)
+	}))
+
+	request := httptest.NewRequest(http.MethodPost, "/pay", nil)
+	request.Header.Set("Idempotency-Key", "7f9c")
+	answer := httptest.NewRecorder()
+	pay.ServeHTTP(answer, request.WithContext(context.WithValue(request.Context(), tenantKey{}, "acme")))
+	fmt.Print(answer.Body)
+	// Output: held: true
+}
+
+// One payment of an order at a time, whatever the key of the request is, and the first answer for each request that comes again.
+func ExampleRule_Once_and() {
+	g := newGuard()
+	defer g.Close()
+
+	rule := guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}", guard.NoWait()).Once(24 * time.Hour).And("order:{id}")
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, rule)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+	})))
+	pay := func(key string) {
+		request := httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil)
+		request.Header.Set("X-Tenant", "acme")
+		request.Header.Set("Idempotency-Key", key)
+		answer := httptest.NewRecorder()
+		mux.ServeHTTP(answer, request)
+		fmt.Println(answer.Code, answer.Header().Get("Idempotent-Replayed") == "true")
+	}
+
+	pay("7f9c")
+	lease, err := g.Acquire(context.Background(), guard.Key("order:42"))
+	if err != nil {
+		panic(err)
+	}
+	defer lease.Release(context.Background())
+	pay("7f9c") // its answer is kept, and needs no lock of the order
+	pay("1b2d") // another payment of the order
+	// Output:
+	// 201 false
+	// 201 true
+	// 409 false
+}
+
+func ExampleRule_Headers() {
+	g := newGuard()
+	defer g.Close()
+
+	rule := guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24 * time.Hour).Headers("X-Payment-Id")
+	pay := guardhttp.Middleware(g, rule)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Payment-Id", "p-1")
+	}))
+	for range 2 {
+		request := httptest.NewRequest(http.MethodPost, "/pay", nil)
+		request.Header.Set("X-Tenant", "acme")
+		request.Header.Set("Idempotency-Key", "7f9c")
+		answer := httptest.NewRecorder()
+		pay.ServeHTTP(answer, request)
+		fmt.Println(answer.Header().Get("X-Payment-Id"), answer.Header().Get("Idempotent-Replayed") == "true")
+	}
+	// Output:
+	// p-1 false
+	// p-1 true
+}
+
+// Each attempt has a body of its own, as it says when it was sent: only the amount tells payments apart.
+func ExampleRule_FingerprintFunc() {
+	g := newGuard()
+	defer g.Close()
+
+	amount := func(r *http.Request) ([]byte, error) {
+		var sent struct{ Amount string }
+		err := json.NewDecoder(r.Body).Decode(&sent)
+		return []byte(sent.Amount), err
+	}
+	rule := guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24 * time.Hour).FingerprintFunc(amount)
+	pay := guardhttp.Middleware(g, rule)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+	}))
+	for _, body := range []string{
+		`{"amount":"7 EUR","sent":"10:00"}`, `{"amount":"7 EUR","sent":"10:01"}`, `{"amount":"8 EUR","sent":"10:02"}`,
+	} {
+		request := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader(body))
+		request.Header.Set("X-Tenant", "acme")
+		request.Header.Set("Idempotency-Key", "7f9c")
+		answer := httptest.NewRecorder()
+		pay.ServeHTTP(answer, request)
+		fmt.Println(answer.Code, answer.Header().Get("Idempotent-Replayed") == "true")
+	}
+	// Output:
+	// 201 false
+	// 201 true
+	// 422 false
 }

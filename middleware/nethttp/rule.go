@@ -42,6 +42,18 @@ func (r Rule) And(template string) Rule {
 	return r
 }
 
+// Value has value fill the placeholder {name} of the Rule's templates, in place of a path value, say with what authentication found:
+//
+//	Lock("pay:{tenant}:{idempotency-key}").Value("tenant", tenantOf)
+//
+// value is called once a request, for each time that {name} is in a template. The text is escaped as
+// that of any other placeholder, an empty one is answered 400, and an error as that of a KeyFunc.
+// Middleware and Annotate panic if no template has the placeholder, or value is nil.
+func (r Rule) Value(name string, value func(r *http.Request) (string, error)) Rule {
+	r.rule.Locks = r.rule.Locks.Value(name, value)
+	return r
+}
+
 // Unlocked lets requests pass without a lock for which any unlocked returns true. Their context carries
 // the Guard all the same. A nil unlocked is ignored.
 func (r Rule) Unlocked(unlocked func(r *http.Request) bool) Rule {
@@ -70,11 +82,29 @@ func (r Rule) BusyStatus(code int) Rule {
 //
 // The handler's context ends with the lock, and not with the client, which asks again for the answer.
 //
-// The template must name the caller by a header or a cookie, unless SharedAnswer is set, or one caller would get the answer of
-// another. A header that clients choose freely names nobody: have authentication check it, or set it. Once
-// takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint and guard.Encoding have no effect.
+// The template must name the caller by a header, a cookie or a Value, unless SharedAnswer is set, or one caller would get the answer of
+// another. A header that clients choose freely names nobody: have authentication set it, or use Value. The first key keeps
+// the answer, and those of And are locked while the handler runs: Lock(…).Once(keep).And("order:{id}") has one payment of an
+// order at a time, and repeats its answer without a lock of the order. Once
+// goes without guard.Limit and guard.Shared. guard.Fingerprint and guard.Encoding have no effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	r.rule.Locks = r.rule.Locks.Once(keep, slices.Concat([]guard.OnceOption{httplock.MaxResult}, opts))
+	return r
+}
+
+// Headers has Once keep more headers of the answer than those which describe the body and how a client may use it, such as
+// Location and Cache-Control. Set-Cookie is kept if it is named. Middleware and Annotate panic for a header of the connection
+// or the message, such as Content-Length and Date. It adds to what earlier calls named.
+func (r Rule) Headers(names ...string) Rule {
+	r.rule.Headers = slices.Concat(r.rule.Headers, names)
+	return r
+}
+
+// FingerprintFunc replaces the query and the body, up to 1 MiB, as what Once compares with an earlier request of the key; the method and
+// the path count all the same. It may read the body, which the handler gets again. Its error is answered as that of a
+// KeyFunc is. Given nil, query and body count.
+func (r Rule) FingerprintFunc(fingerprint func(r *http.Request) ([]byte, error)) Rule {
+	r.rule.Fingerprint = fingerprint
 	return r
 }
 

@@ -97,6 +97,8 @@ func once(t *testing.T, build Build) {
 		"a success is sent after it is recorded":                         onceOrder,
 		"what the handler answered is sent where Redis is gone after it": onceStoreDown,
 		"what is wrong with the rule is found when it is made":           onceFaults,
+		"the first key keeps the answer, and the others are locked":      onceAnd,
+		"a program adds to what is kept and compared":                    onceMore,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); part(t, build) })
 	}
@@ -236,7 +238,6 @@ func onceFaults(t *testing.T, build Build) {
 	g := guardtest.NewMemoryGuard(t)
 	nothing := func(http.ResponseWriter, *http.Request) {}
 	for want, s := range map[string]Setup{
-		"Once needs one key":                    {Template: onceTemplate, And: []string{"order:{id}"}},
 		"Limit does not go with Once":           {Template: onceTemplate, Options: []guard.LockOption{guard.Limit(2)}},
 		"Shared does not go with Once":          {Template: onceTemplate, Once: []guard.OnceOption{guard.Shared()}},
 		"keep -1ns is outside 1ms to 8784h0m0s": {Template: onceTemplate, Keep: -1},

@@ -45,6 +45,9 @@ type Setup struct {
 	Keep         time.Duration
 	Once         []guard.OnceOption // for Once, if there is a Keep
 	SharedAnswer bool
+	Values       map[string]func(*http.Request) (string, error)
+	Headers      []string
+	Fingerprint  func(*http.Request) ([]byte, error)
 
 	// Work is what the route does.
 	Work http.HandlerFunc
@@ -75,6 +78,10 @@ func (s Setup) Rule() guardhttp.Rule {
 	if s.SharedAnswer {
 		rule = rule.SharedAnswer()
 	}
+	for name, value := range s.Values {
+		rule = rule.Value(name, value)
+	}
+	rule = rule.Headers(s.Headers...).FingerprintFunc(s.Fingerprint)
 	if s.OnError != nil {
 		rule = rule.OnError(func(w http.ResponseWriter, r *http.Request, err error) {
 			s.OnError(err)
@@ -106,7 +113,7 @@ func Suite(t *testing.T, adapter Adapter) {
 			}
 			for name, part := range map[string]func(*testing.T, Build){
 				"Answers": answers, "Keys": keys, "Work": work, "Rules": rules, "And": and, "Lost": lost, "Clients": clients, "Once": once,
-				"Unchanged": unchanged, "OnError": onError, "InCode": inCode,
+				"Unchanged": unchanged, "Values": values, "OnError": onError, "InCode": inCode,
 			} {
 				t.Run(name, func(t *testing.T) { t.Parallel(); part(t, build) })
 			}

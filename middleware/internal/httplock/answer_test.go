@@ -171,7 +171,7 @@ func TestKeep_WhatIsKept(t *testing.T) {
 	} {
 		a, _ := newCapture()
 		a.status = status
-		_, ok := a.keep(http.MethodPost)
+		_, ok := a.keep(http.MethodPost, keptHeaders)
 		assert.Equal(t, want, ok, status)
 	}
 	for _, implied := range []int{0, 204} {
@@ -185,7 +185,7 @@ func TestKeep_WhatIsKept(t *testing.T) {
 		a.Header().Set("Set-Cookie", "a=b")
 		a.Header()["Etag"] = nil
 		a.Header().Del("Content-Language")
-		kept, ok := a.keep(http.MethodPost)
+		kept, ok := a.keep(http.MethodPost, keptHeaders)
 		require.True(t, ok)
 		assert.Equal(t, max(implied, 200), kept.Status)
 		assert.Equal(t, http.Header{"Content-Type": {"inner"}, "Etag": nil}, kept.Header)
@@ -227,7 +227,7 @@ func TestCapture_TheFirstStatusAndItsHeadersCount(t *testing.T) {
 		assert.Equal(t, 2, n)
 		assert.NoError(t, err)
 		assert.Empty(t, to.Body, name)
-		kept, ok := a.keep(http.MethodPost)
+		kept, ok := a.keep(http.MethodPost, keptHeaders)
 		assert.True(t, ok && kept.whole, name)
 		assert.NoError(t, a.finish(nil))
 		assert.Equal(t, http.StatusOK, to.Code, name)
@@ -244,7 +244,7 @@ func TestCapture_WhatIsCopiedIsKept(t *testing.T) {
 	_, err := a.Writer().(io.ReaderFrom).ReadFrom(strings.NewReader("copied"))
 	assert.NoError(t, err)
 	assert.Empty(t, to.did)
-	kept, ok := a.keep(http.MethodPost)
+	kept, ok := a.keep(http.MethodPost, keptHeaders)
 	assert.True(t, ok && kept.whole)
 	assert.Equal(t, "copied", string(kept.body))
 }
@@ -262,7 +262,7 @@ func TestCapture_WhatCannotBeKeptIsSentAsItComes(t *testing.T) {
 		a, to := newCapture()
 		answer(a)
 		assert.NotEmpty(t, to.Body.String(), name)
-		kept, ok := a.keep(http.MethodPost)
+		kept, ok := a.keep(http.MethodPost, keptHeaders)
 		assert.True(t, ok, name)
 		assert.False(t, kept.whole, name)
 	}
@@ -279,7 +279,7 @@ func TestKept_AnswersAreReadAsTheyWereWritten(t *testing.T) {
 		data, err := marshal(&k)
 		require.NoError(t, err)
 		var got *Kept
-		require.NoError(t, unmarshal(data, &got))
+		require.NoError(t, keptHeaders.unmarshal(data, &got))
 		assert.Equal(t, k.Status, got.Status)
 		assert.Equal(t, k.Header, got.Header)
 		assert.Equal(t, string(k.body), string(got.body))
@@ -294,10 +294,10 @@ func TestKept_RecordsThatAreNoAnswersAreRefused(t *testing.T) {
 		"200\r\nno header\r\n\r\n",
 	} {
 		var got *Kept
-		require.Error(t, unmarshal([]byte(data), &got), "%q", data)
+		require.Error(t, keptHeaders.unmarshal([]byte(data), &got), "%q", data)
 		assert.Nil(t, got, "%q", data)
 	}
-	assert.Error(t, unmarshal([]byte("200\r\n\r\n"), new(string)))
+	assert.Error(t, keptHeaders.unmarshal([]byte("200\r\n\r\n"), new(string)))
 	_, err := marshal("no answer")
 	assert.Error(t, err)
 }
@@ -306,7 +306,7 @@ func TestKept_RecordsThatAreNoAnswersAreRefused(t *testing.T) {
 func TestKept_HeadersThatAreNotKeptAreLeftOut(t *testing.T) {
 	t.Parallel()
 	var got *Kept
-	require.NoError(t, unmarshal([]byte("200\r\nSet-Cookie: a=b\r\nEtag: 7\r\n\r\nbody"), &got))
+	require.NoError(t, keptHeaders.unmarshal([]byte("200\r\nSet-Cookie: a=b\r\nEtag: 7\r\n\r\nbody"), &got))
 	assert.Equal(t, http.Header{"Etag": {"7"}}, got.Header)
 	assert.Equal(t, "body", string(got.body))
 }
@@ -316,7 +316,7 @@ func TestKept_LineBreaksInAHeaderAddNone(t *testing.T) {
 	data, err := marshal(&Kept{Status: 201, Header: http.Header{"Location": {"/a\r\nSet-Cookie: b=c\r\n\r\nbody"}}, whole: true})
 	require.NoError(t, err)
 	var got *Kept
-	require.NoError(t, unmarshal(data, &got))
+	require.NoError(t, keptHeaders.unmarshal(data, &got))
 	assert.Len(t, got.Header, 1)
 	assert.NotContains(t, got.Header.Get("Location"), "\n")
 	assert.Empty(t, got.body)

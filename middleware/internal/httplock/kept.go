@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/redlatch/redlatch/guard"
 )
 
 const (
@@ -21,10 +19,35 @@ const (
 	maxHead     = 64 << 10  // in bytes: room for the status and the headers
 )
 
+// headers are the names of headers, as http.CanonicalHeaderKey has them.
+type headers []string
+
 // keptHeaders describe the body, and how a client may use it. All others are for the client that was answered, or are set again.
-var keptHeaders = []string{
+var keptHeaders = headers{
 	"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Content-Location", "Location", "Etag",
 	"Last-Modified", "Link", "Vary", "Retry-After", "Cache-Control", "Content-Security-Policy", "X-Content-Type-Options",
+}
+
+// notKeepable are headers of one connection, or of one message.
+var notKeepable = headers{
+	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	replayed,
+}
+
+// replayed is the header of an answer that is repeated.
+const replayed = "Idempotent-Replayed"
+
+// keepable returns keptHeaders and more, or says which of them no answer can keep.
+func keepable(more []string) (headers, error) {
+	all := slices.Clone(keptHeaders)
+	for _, name := range more {
+		canonical := http.CanonicalHeaderKey(name)
+		if !isToken(name) || slices.Contains(notKeepable, canonical) {
+			return nil, fmt.Errorf("%q of Headers is no header that an answer keeps", name)
+		}
+		all = append(all, canonical)
+	}
+	return all, nil
 }
 
 // notKept are statuses of the moment, of the caller, or of the headers of its request: another try may have another answer.
@@ -47,7 +70,7 @@ func (a *Answer) Implies(status int) { a.implied = status }
 
 // keep returns the answer of a handler that has returned to a request of method. ok is false where another try may have
 // another answer.
-func (a *Answer) keep(method string) (k *Kept, ok bool) {
+func (a *Answer) keep(method string, names headers) (k *Kept, ok bool) {
 	status := cmp.Or(a.status, a.implied, http.StatusOK)
 	if status < 200 || status > 499 || slices.Contains(notKept, status) {
 		return nil, false
@@ -57,7 +80,7 @@ func (a *Answer) keep(method string) (k *Kept, ok bool) {
 		header = a.Header()
 	}
 	k = &Kept{Status: status, Header: http.Header{}, body: a.body, whole: a.captures && !a.brokeOff(header, method)}
-	for _, name := range keptHeaders {
+	for _, name := range names {
 		values, set := header[name]
 		outer, before := a.before[name]
 		if set && (!before || !slices.Equal(values, outer)) {
@@ -78,7 +101,7 @@ func (k *Kept) Replay(w http.ResponseWriter) {
 	for name, values := range k.Header {
 		w.Header()[name] = values
 	}
-	w.Header().Set("Idempotent-Replayed", "true")
+	w.Header().Set(replayed, "true")
 	w.WriteHeader(k.Status)
 	if len(k.body) > 0 {
 		_, _ = w.Write(k.body) // a client that does not take the answer is not ours to handle
@@ -87,9 +110,7 @@ func (k *Kept) Replay(w http.ResponseWriter) {
 
 var errNotWhole = fmt.Errorf("the answer was flushed, hijacked, has another length than its Content-Length, or more than %d bytes", maxKeptBody)
 
-// encoding is how guard.Once keeps a *Kept: as in HTTP, with nothing but the number in the first line.
-var encoding = guard.Encoding(marshal, unmarshal)
-
+// marshal writes a *Kept for guard.Once: as in HTTP, with nothing but the number in the first line.
 func marshal(v any) ([]byte, error) {
 	k, ok := v.(*Kept)
 	if !ok || !k.whole {
@@ -111,7 +132,8 @@ func marshal(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func unmarshal(data []byte, v any) error {
+// unmarshal reads what marshal wrote.
+func (names headers) unmarshal(data []byte, v any) error {
 	to, ok := v.(**Kept)
 	head, body, found := bytes.Cut(data, []byte("\r\n\r\n"))
 	if !ok || !found {
@@ -132,7 +154,7 @@ func unmarshal(data []byte, v any) error {
 	}
 	for name, values := range header {
 		switch {
-		case !slices.Contains(keptHeaders, name): // another version kept it
+		case !slices.Contains(names, name): // another version kept it
 			delete(header, name)
 		case slices.Equal(values, []string{""}):
 			header[name] = nil

@@ -3,7 +3,6 @@ package httplock
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 
@@ -20,7 +19,7 @@ var MaxResult = guard.MaxResult(maxKeptBody + maxHead)
 // serveOnce is Serve for a Rule with Once.
 func (l *Route) serveOnce(result *Result, r *http.Request, name string, next func(context.Context) error) {
 	a := result.Answer
-	body, err := takeBody(a.ResponseWriter, r)
+	fingerprint, err := l.fingerprint(a.ResponseWriter, r)
 	if err != nil {
 		result.Err = err
 		return
@@ -28,26 +27,39 @@ func (l *Route) serveOnce(result *Result, r *http.Request, name string, next fun
 	work := func(held context.Context) (*Kept, error) {
 		a.start(held)
 		a.captures = true
-		if err := next(held); err != nil {
-			return nil, err
+		if result.Own = next(held); result.Own != nil && !a.Written() {
+			return nil, result.Own // the framework answers it
 		}
-		kept, ok := a.keep(r.Method)
+		kept, ok := a.keep(r.Method, l.kept)
 		if !ok {
 			return nil, locking.ErrFailed
 		}
 		return kept, nil
 	}
-	kept, replayed, own, err := locking.RunOnce(r.Context(), l.Locker, name, r, work, guard.Detached(), encoding,
-		// All in which requests differ, except headers: a retry has other headers. The route is the program's: another
-		// version may call it by another name.
-		guard.Fingerprint([]byte(r.Method), []byte(r.URL.Path), []byte(r.URL.RawQuery), body))
-	switch {
-	case replayed:
+	kept, replayed, _, err := locking.RunOnce(r.Context(), l.Locker, name, r, work,
+		guard.Detached(), guard.Encoding(marshal, l.kept.unmarshal), fingerprint)
+	if replayed {
 		result.Replay = kept
-	case a.ctx == nil && errors.As(err, new(*guard.BusyError)):
-		err = &inProgressError{err}
 	}
-	result.Own, result.Err = own, err
+	result.Err = err
+}
+
+// fingerprint is of all in which requests differ, except headers: a retry has other headers. The route is the program's: another
+// version may call it by another name.
+func (l *Route) fingerprint(w http.ResponseWriter, r *http.Request) (guard.OnceOption, error) {
+	body, err := takeBody(w, r)
+	if err != nil {
+		return nil, &bodyError{err}
+	}
+	if l.rule.Fingerprint == nil {
+		return guard.Fingerprint([]byte(r.Method), []byte(r.URL.Path), []byte(r.URL.RawQuery), body), nil
+	}
+	own, err := l.rule.Fingerprint(r)
+	if err != nil {
+		return nil, &guard.KeyError{Reason: "FingerprintFunc", Err: err}
+	}
+	giveBody(r, body) // which the function may have read
+	return guard.Fingerprint([]byte(r.Method), []byte(r.URL.Path), own), nil
 }
 
 // takeBody reads the body of r, and gives it back to r.
@@ -56,12 +68,17 @@ func takeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, nil
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		return nil, &bodyError{err}
+	giveBody(r, body)
+	return body, err
+}
+
+// giveBody has r's Body begin anew.
+func giveBody(r *http.Request, body []byte) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
 	}
 	r.Body = struct {
 		io.Reader
 		io.Closer
 	}{bytes.NewReader(body), r.Body}
-	return body, nil
 }

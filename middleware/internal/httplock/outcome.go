@@ -41,7 +41,7 @@ func Of(ctx context.Context, err error, known HTTPError) Outcome {
 	o.RetryAfter = int((means.RetryAfter + time.Second - 1) / time.Second)
 	switch means.Kind {
 	case locking.Busy, locking.WaitTimeout:
-		if errors.As(err, new(*inProgressError)) {
+		if errors.As(err, new(*locking.InProgressError)) {
 			after := o.RetryAfter
 			o.Problem = inProgress
 			o.RetryAfter = after
@@ -94,11 +94,6 @@ func ownAnswer(err error, known HTTPError) (status int, message string, ok bool)
 	}
 	return status, message, ok && status >= 400 && status <= 599
 }
-
-// inProgressError is that of a lock which is busy because an earlier request with the same key is being served.
-type inProgressError struct{ error } // has a *guard.BusyError
-
-func (e *inProgressError) Unwrap() error { return e.error }
 
 // bodyError is that of a request whose body could not be read before its handler.
 type bodyError struct{ err error } // has a *http.MaxBytesError where it was too large

@@ -149,7 +149,7 @@ func TestOutcome_Details(t *testing.T) {
 	}
 }
 
-// The body of a request that Once cannot read, and a lock that is busy with the same request.
+// The body of a request that Once cannot read.
 func TestOutcome_OfOnce(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())
@@ -166,17 +166,13 @@ func TestOutcome_OfOnce(t *testing.T) {
 		{t.Context(), &bodyError{large}, locking.KeyMissing, 413},
 		{gone, &bodyError{large}, locking.Cancelled, 499},
 		{t.Context(), errors.Join(lost, &bodyError{cut}), locking.Lost, 500},
-		{t.Context(), &inProgressError{&guard.BusyError{}}, locking.Busy, 409},
-		{t.Context(), &inProgressError{&guard.StoreError{}}, locking.Down, 503},
 	} {
 		o := Of(row.ctx, row.err, nil)
 		assert.Equal(t, row.kind, o.Kind, "%v", row.err)
 		assert.Equal(t, row.status, o.Status, "%v", row.err)
-		assert.Equal(t, row.kind == locking.Busy, o.Code == "idempotency_in_progress", "%v", row.err)
 	}
 	require.EqualError(t, &bodyError{cut}, "read the body of the request: cut")
 	require.ErrorIs(t, &bodyError{cut}, cut)
-	require.EqualError(t, &inProgressError{cut}, "cut")
 }
 
 func TestOutcome_BusyStatus(t *testing.T) {

@@ -117,9 +117,9 @@ func isToken(name string) bool {
 }
 
 // fits returns the error of the first placeholder that no request of a route can answer, whose pattern is as its router
-// writes it.
-func fits(placeholders []string, pattern string) error {
-	for _, placeholder := range placeholders {
+// writes it, or of a template that has the name of a path value as text.
+func fits(rule locking.Rule[*http.Request], pattern string) error {
+	for _, placeholder := range rule.Placeholders() {
 		name, isPath := strings.CutPrefix(placeholder, "path:")
 		_, isWord := words[placeholder]
 		if !isPath && strings.Contains(placeholder, ":") {
@@ -136,25 +136,35 @@ func fits(placeholders []string, pattern string) error {
 			return fmt.Errorf("placeholder {%s}: %w", placeholder, err)
 		}
 	}
+	for _, name := range pathValues(pattern) {
+		if rule.Spells(name) {
+			return fmt.Errorf("the key has :%s as text, one for all requests: the path value is {%s}", name, name)
+		}
+	}
 	return nil
 }
 
-// patternHas says whether a pattern has a path value of a name: {name}, {name...} or {name:regexp}, or, without
+// patternHas says whether a pattern has a path value of a name.
+func patternHas(pattern, name string) bool { return slices.Contains(pathValues(pattern), name) }
+
+// pathValues returns the names of the path values in a pattern: {name}, {name...} or {name:regexp}, or, without
 // braces, :name or *name. A wildcard without a name is "*".
-func patternHas(pattern, name string) bool {
+func pathValues(pattern string) (names []string) {
 	if !strings.Contains(pattern, "{") {
-		return slices.Contains(paramNames(pattern), name)
+		return params(pattern)
 	}
-	for _, end := range []string{"}", "...}", ":"} {
-		if strings.Contains(pattern, "{"+name+end) {
-			return true
-		}
+	for _, part := range strings.Split(pattern, "{")[1:] {
+		end := strings.IndexAny(part, "}:.")
+		names = append(names, part[:max(end, 0)])
 	}
-	return name == "*" && strings.HasSuffix(pattern, "/*")
+	if strings.HasSuffix(pattern, "/*") {
+		names = append(names, "*")
+	}
+	return names
 }
 
-// paramNames returns the names of the parameters in a path of a router that writes them as :name.
-func paramNames(path string) (names []string) {
+// params returns the names of the parameters in a path of a router that writes them as :name.
+func params(path string) (names []string) {
 	for i := 0; i < len(path); i++ {
 		switch path[i] {
 		case '*':

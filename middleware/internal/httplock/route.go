@@ -37,6 +37,9 @@ type Rule struct {
 	Locks      locking.Rule[*http.Request]
 	OnError    func(w http.ResponseWriter, r *http.Request, err error) // nil for the adapter's answer
 	BusyStatus int                                                     // 0 for the default
+
+	Headers     []string                              // more headers of an answer that Once keeps
+	Fingerprint func(r *http.Request) ([]byte, error) // what tells requests of one key apart, beside method and path; nil for query and body
 }
 
 // RuleOf returns what a guardhttp.Rule holds. Package guardhttp sets it when it is initialized; its type is any, as guardhttp
@@ -50,7 +53,11 @@ func (a *Adapter) Bind(g *guard.Guard, rule any) (*Route, error) {
 	if err == nil {
 		err = checkBusyStatus(r.BusyStatus)
 	}
-	return &Route{Locker: locker, adapter: a, rule: r}, err
+	headers, wrong := keepable(r.Headers)
+	if err == nil {
+		err = wrong
+	}
+	return &Route{Locker: locker, adapter: a, rule: r, kept: headers}, err
 }
 
 // Must is Bind, except that it panics with the adapter's name and the error.
@@ -68,8 +75,12 @@ type Route struct {
 	Name    string // of a row of a table
 	adapter *Adapter
 	rule    Rule
+	kept    headers
 	faults  locking.Faults
 }
+
+// Keeps says whether the Rule has Once.
+func (l *Route) Keeps() bool { return l.rule.Locks.IsOnce() }
 
 // Context returns ctx with what locks taken in code need: the Guard, and the status of a busy lock.
 func (l *Route) Context(ctx context.Context) context.Context {
@@ -92,7 +103,7 @@ func (r *Result) Unfit() bool { return r.Err != nil && r.Outcome.Kind == locking
 // lock has that name, unless the Rule has one. next gets the context of the lease, and is to write to a.
 func (l *Route) Serve(a *Answer, r *http.Request, name string, next func(context.Context) error) Result {
 	result := Result{Answer: a}
-	if l.rule.Locks.IsOnce() {
+	if l.Keeps() {
 		l.serveOnce(&result, r, name, next)
 	} else {
 		result.Own, result.Err = l.Run(r.Context(), name, r, func(held context.Context) error {

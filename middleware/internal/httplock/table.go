@@ -41,7 +41,7 @@ func (t Table) add(a *Adapter, g *guard.Guard, name string, rule any) error {
 func (a *Adapter) BindRow(g *guard.Guard, rule any, pattern string) (*Route, error) {
 	route, err := a.Bind(g, rule)
 	if err == nil {
-		err = fits(route.rule.Locks.Placeholders(), pattern)
+		err = fits(route.rule.Locks, pattern)
 	}
 	return route, err
 }

@@ -37,44 +37,63 @@ func (r Rule[S]) checkOnce() error {
 	if r.once == nil {
 		return nil
 	}
-	if len(r.keys) > 1 {
-		return errors.New("Once needs one key, And adds others")
-	}
-	if callers := r.adapter.Callers; len(callers) > 0 && !r.anyCaller && !slices.ContainsFunc(r.placeholders, r.adapter.namesCaller) {
+	if callers := r.adapter.Callers; len(callers) > 0 && !r.anyCaller && !slices.ContainsFunc(r.keys[0].template.Placeholders(), r.namesCaller) {
 		return fmt.Errorf("Once: the template names no caller, so that one gets the answer of another: "+
-			"add a placeholder such as {%s:X-Tenant}, or call SharedAnswer", callers[0])
+			"add a placeholder such as {%s:X-Tenant}, or one of Value, or call SharedAnswer", callers[0])
 	}
 	return guardhook.CheckOnce(r.once.keep, slices.Concat(onceOptions(r.options), r.once.options))
 }
 
-// namesCaller says whether a placeholder stands for something that tells callers apart. An idempotency key does not: two
-// callers may choose the same.
-func (a *Adapter[S]) namesCaller(placeholder string) bool {
+// namesCaller says whether a placeholder stands for something that tells callers apart, as what the program fills in does. An
+// idempotency key does not: two callers may choose the same.
+func (r Rule[S]) namesCaller(placeholder string) bool {
 	kind, name, _ := strings.Cut(placeholder, ":")
-	return slices.Contains(a.Callers, kind) && !strings.EqualFold(name, "Idempotency-Key")
+	return r.values[placeholder] != nil || slices.Contains(r.adapter.Callers, kind) && !strings.EqualFold(name, "Idempotency-Key")
 }
 
 // ErrFailed is what work returns that failed without an error of its own: nothing is kept.
 var ErrFailed = errors.New("work failed")
 
-// RunOnce is Locker.Run for a Rule with Once. v is what work returned, now or, if replayed, in an earlier
+// InProgressError is that of a lock which is busy because an earlier call with the same key of Once is being worked on.
+type InProgressError struct{ error } // has a *guard.BusyError
+
+// Unwrap returns the *guard.BusyError.
+func (e *InProgressError) Unwrap() error { return e.error }
+
+// RunOnce is Locker.Run for a Rule with Once. The result is kept by the first key; the others are locked while work runs. v
+// is what work returned, now or, if replayed, in an earlier
 // call. extra is applied last. work's own error is nil where work returned ErrFailed.
 func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 	work func(context.Context) (T, error), extra ...guard.OnceOption,
 ) (v T, replayed bool, own, err error) {
+	began, ran := false, false
+	var others error // of the locks of the other keys
+	run := func(ctx context.Context) (err error) {
+		ran = true
+		v, err = work(ctx)
+		return err
+	}
 	opts := slices.Concat(onceOptions(l.named(name)), l.rule.once.options, extra)
-	v, replayed, err = guard.Once(ctx, l.guard, l.key(0, src), l.rule.once.keep, func(ctx context.Context) (v T, err error) {
-		if v, own = work(ctx); own != nil {
-			err = ErrFailed
+	kept, replayed, err := guard.Once(ctx, l.guard, l.key(0, src), l.rule.once.keep, func(ctx context.Context) (T, error) {
+		began = true
+		if len(l.keys) == 1 {
+			own = run(ctx)
+		} else {
+			own, others = l.run(ctx, name, src, 1, run)
 		}
-		return v, err
+		if own != nil || !ran {
+			return v, ErrFailed
+		}
+		return v, nil // it is done, also where one of the others was lost
 	}, opts...)
-	failed := own != nil
+	failed := own != nil || began && !ran
 	if own == ErrFailed { //nolint:errorlint // as work returned it
 		own = nil
 	}
 	var lost *guard.LostError
 	switch {
+	case errors.As(err, new(*guard.BusyError)):
+		err = &InProgressError{err}
 	case !failed:
 	case !errors.As(err, &lost):
 		err = nil
@@ -83,7 +102,10 @@ func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 	default:
 		err = lost
 	}
-	return v, replayed, own, err
+	if err == nil {
+		err = others
+	}
+	return kept, replayed, own, err
 }
 
 func onceOptions(opts []guard.LockOption) []guard.OnceOption {

@@ -27,7 +27,7 @@ func Parse[S any](text string, grammar Grammar[S]) (*Template[S], error) {
 	if err := p.run(); err != nil {
 		return nil, err
 	}
-	return &Template[S]{parts: p.parts, tail: p.literal, size: p.size}, nil
+	return &Template[S]{text: text, parts: p.parts, tail: p.literal, size: p.size}, nil
 }
 
 type parser[S any] struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -48,7 +49,7 @@ func (a *Adapter[S]) Lock(template string, opts []guard.LockOption) Rule[S] {
 func (a *Adapter[S]) LockFunc(key func(S) (string, error), opts []guard.LockOption) Rule[S] {
 	r := Rule[S]{adapter: a, options: slices.Clone(opts)}
 	if key != nil {
-		r.keys = []func(S) (string, error){key}
+		r.keys = []keyOf[S]{{of: key}}
 		r.anyCaller = true // the program's own function knows what it names
 	}
 	return r
@@ -56,13 +57,19 @@ func (a *Adapter[S]) LockFunc(key func(S) (string, error), opts []guard.LockOpti
 
 // Rule is how calls are locked. Its methods give a changed copy.
 type Rule[S any] struct {
-	adapter      *Adapter[S]
-	keys         []func(S) (string, error)
-	placeholders []string // of the templates
-	options      []guard.LockOption
-	unlocked     []func(S) bool
-	once         *once // nil without
-	anyCaller    bool  // the key need not name a caller
+	adapter   *Adapter[S]
+	keys      []keyOf[S]
+	values    map[string]Extract[S] // of Value, by placeholder
+	options   []guard.LockOption
+	unlocked  []func(S) bool
+	once      *once // nil without
+	anyCaller bool  // the key need not name a caller
+}
+
+// keyOf is a key of a Rule: of a template, or of a function of the program.
+type keyOf[S any] struct {
+	template *Template[S]
+	of       func(S) (string, error)
 }
 
 // And adds the key of a template. It panics if the template is malformed.
@@ -74,8 +81,17 @@ func (r Rule[S]) And(template string) Rule[S] {
 	if err != nil {
 		panic(err.Error())
 	}
-	r.keys = append(slices.Clip(r.keys), parsed.Key)
-	r.placeholders = slices.Concat(r.placeholders, parsed.Placeholders())
+	r.keys = append(slices.Clip(r.keys), keyOf[S]{template: parsed})
+	return r
+}
+
+// Value has value fill the placeholder {name} of the Rule's templates.
+func (r Rule[S]) Value(name string, value func(S) (string, error)) Rule[S] {
+	r.values = maps.Clone(r.values)
+	if r.values == nil {
+		r.values = map[string]Extract[S]{}
+	}
+	r.values[name] = value
 	return r
 }
 
@@ -87,8 +103,43 @@ func (r Rule[S]) Unlocked(unlocked func(S) bool) Rule[S] {
 	return r
 }
 
-// Placeholders returns those of the Rule's templates, without their braces.
-func (r Rule[S]) Placeholders() []string { return r.placeholders }
+// Placeholders returns those of the Rule's templates that Value does not fill, without their braces.
+func (r Rule[S]) Placeholders() (all []string) {
+	for _, key := range r.keys {
+		if key.template != nil {
+			all = append(all, key.template.Placeholders()...)
+		}
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return r.values[name] != nil })
+}
+
+// Spells says whether a template has :name as text, where it almost certainly means the value of that name.
+func (r Rule[S]) Spells(name string) bool {
+	return slices.ContainsFunc(r.keys, func(key keyOf[S]) bool { return key.template != nil && key.template.Spells(name) })
+}
+
+// keyFuncs returns the function of each key, with the values of Value in the templates.
+func (r Rule[S]) keyFuncs() (funcs []func(S) (string, error), err error) {
+	unused := maps.Clone(r.values)
+	for _, key := range r.keys {
+		if key.template != nil {
+			key.of = key.template.with(r.values).Key
+			for _, name := range key.template.Placeholders() {
+				delete(unused, name)
+			}
+		}
+		funcs = append(funcs, key.of)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.values)) {
+		if _, is := unused[name]; is {
+			return nil, fmt.Errorf("Value: no template has the placeholder {%s}", name)
+		}
+		if r.values[name] == nil {
+			return nil, fmt.Errorf("Value: the function of {%s} is nil", name)
+		}
+	}
+	return funcs, nil
+}
 
 // Bind makes the Rule one of g, or says what is wrong with it. wait bounds the wait for a
 // lock where neither the Rule nor the Guard do. With a nil g, the Guard in the context of a
@@ -100,17 +151,22 @@ func (r Rule[S]) Bind(g *guard.Guard, wait time.Duration) (*Locker[S], error) {
 	case n > guardhook.MaxLocks:
 		return nil, fmt.Errorf("%d keys with those of And, the most is %d", n, guardhook.MaxLocks)
 	}
+	keys, err := r.keyFuncs()
+	if err != nil {
+		return nil, err
+	}
 	if err := guardhook.CheckOptions(r.options); err != nil {
 		return nil, err
 	}
 	wanted := guardhook.DefaultWait(wait).(guard.LockOption) //nolint:forcetypeassert // it returns nothing else
-	return &Locker[S]{guard: g, rule: r, options: append([]guard.LockOption{nil, wanted}, r.options...)}, r.checkOnce()
+	return &Locker[S]{guard: g, rule: r, keys: keys, options: append([]guard.LockOption{nil, wanted}, r.options...)}, r.checkOnce()
 }
 
 // Locker is a Rule in use. It may be used concurrently.
 type Locker[S any] struct {
 	guard   *guard.Guard // nil for that of the context, or else the default one
 	rule    Rule[S]
+	keys    []func(S) (string, error)
 	options []guard.LockOption // a place for the name, the default wait, and the Rule's
 	last    atomic.Pointer[named]
 }
@@ -154,6 +210,11 @@ func (l *Locker[S]) Skips(src S) bool {
 // guard's: work did not run, or a lock was lost under it, whatever it returned; own is in
 // err then, too.
 func (l *Locker[S]) Run(ctx context.Context, name string, src S, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
+	return l.run(ctx, name, src, 0, work, extra...)
+}
+
+// run is Run for the keys from the first-th on.
+func (l *Locker[S]) run(ctx context.Context, name string, src S, first int, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
 	// The work's own error stays here: a loss in it may be that of another lock, and none of ours.
 	run := func(ctx context.Context) error {
 		own = work(ctx)
@@ -164,12 +225,12 @@ func (l *Locker[S]) Run(ctx context.Context, name string, src S, work func(conte
 	if g == nil {
 		g = guardhook.GuardFor(ctx).(*guard.Guard) //nolint:forcetypeassert // it returns nothing else
 	}
-	if len(l.rule.keys) == 1 {
-		err = g.WithLock(ctx, l.key(0, src), run, opts...)
+	if first+1 == len(l.keys) {
+		err = g.WithLock(ctx, l.key(first, src), run, opts...)
 	} else {
-		keys := make([]guard.KeyFunc, len(l.rule.keys))
-		for i := range keys {
-			keys[i] = l.key(i, src)
+		keys := make([]guard.KeyFunc, 0, len(l.keys))
+		for i := first; i < len(l.keys); i++ {
+			keys = append(keys, l.key(i, src))
 		}
 		err = g.WithLocks(ctx, keys, run, opts...)
 	}
@@ -184,5 +245,5 @@ func (l *Locker[S]) Run(ctx context.Context, name string, src S, work func(conte
 
 // key is the i-th key of the call src.
 func (l *Locker[S]) key(i int, src S) guard.KeyFunc {
-	return func(context.Context) (string, error) { return l.rule.keys[i](src) }
+	return func(context.Context) (string, error) { return l.keys[i](src) }
 }

@@ -3,6 +3,7 @@ package locking
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -27,6 +28,7 @@ type Grammar[S any] struct {
 // Two different tuples of values never give the same key: values are escaped as in guard.JoinKey, an empty value is
 // an error, and there is at most one placeholder between two ':'. A Template does not change and may be used concurrently.
 type Template[S any] struct {
+	text  string // as it was given
 	parts []part[S]
 	tail  string // literal text after the last placeholder
 	size  int    // length of the shortest key, in bytes
@@ -45,6 +47,22 @@ func (t *Template[S]) Placeholders() []string {
 		all[i] = strings.Trim(part.placeholder, "{}")
 	}
 	return all
+}
+
+// Spells says whether the template has :name as text, as routers write their parameters, and no placeholder of that name.
+func (t *Template[S]) Spells(name string) bool {
+	return strings.Contains(t.text+":", ":"+name+":") && !strings.Contains(t.text, "{"+name+"}") && !strings.Contains(t.text, ":"+name+"}")
+}
+
+// with returns t with values for some of its placeholders.
+func (t *Template[S]) with(values map[string]Extract[S]) *Template[S] {
+	filled := &Template[S]{t.text, slices.Clone(t.parts), t.tail, t.size}
+	for i, name := range t.Placeholders() {
+		if value := values[name]; value != nil {
+			filled.parts[i].extract = value
+		}
+	}
+	return filled
 }
 
 // typicalValue is a guess at the length of a value, in bytes, to size the buffer with.
