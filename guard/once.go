@@ -13,7 +13,7 @@ import (
 
 // Once runs fn once for a key, and gives its result to each caller that asks again until keep has
 // passed: replayed is true then, and fn did not run. keep is 1 ms to 366 days, counted from the end of
-// the work (after a crash, from the end of its lease), and cut to whole milliseconds. With a nil Guard it uses the one that the package's WithLock would.
+// the work (after a crash or a panic, from the end of its lease), and cut to whole milliseconds. With a nil Guard it uses the one that the package's WithLock would.
 //
 // fn runs under the lock of the key, as in Do, and with the same options and errors. Redis notes that
 // the work began in the step in which it grants the lock, and keeps the result in the step in which the lock is

@@ -7,24 +7,23 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// run runs the work of Once under its hold, and notes what the release is to write. Until the work returns, nobody
-// knows how it ends: a panic leaves that in the record. Once it has succeeded, a panic of encode, or of an observer,
-// does not make its outcome unknown again.
+// run runs the work of Once under its hold, and notes what the release is to write: nothing if nobody knows how the
+// work ended. Once it has succeeded, a panic of encode, or of an observer, does not make its outcome unknown.
 func (o *once) run(ctx context.Context, work func(ctx context.Context) error, encode func() ([]byte, error)) error {
 	h := o.hold
-	outcome := &guardstore.Outcome{Once: o.Once, State: guardstore.RecordBegun, Holder: h.Metadata}
-	h.Outcome = outcome
+	outcome := &guardstore.Outcome{Once: o.Once, Holder: h.Metadata}
 	if ctx.Err() != nil { // the work does not begin
-		outcome.State = guardstore.RecordNone
+		h.Outcome = outcome
 		return ended(ctx)
 	}
-	switch err := work(ctx); {
-	case err != nil && ctx.Err() != nil:
-		return err // it may have had its effect
-	case err != nil:
-		outcome.State = guardstore.RecordNone
+	err := work(ctx)
+	if err != nil {
+		if ctx.Err() == nil { // else it may have had its effect
+			h.Outcome = outcome
+		}
 		return err
 	}
+	h.Outcome = outcome
 	outcome.State = guardstore.RecordNotKept
 	result, err := encode()
 	if err == nil && len(result) > o.max {

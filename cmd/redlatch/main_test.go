@@ -179,7 +179,7 @@ func (r *env) free(key string) {
 // waits waits until so many wait.
 func (r *env) waits(key string, n int64) {
 	r.Helper()
-	r.eventually("so many wait", func() bool { return r.rdb.ZCount(r.Context(), "redlatch:{"+key+"}:queue", "(0", "+inf").Val() == n })
+	r.eventually("so many wait", func() bool { return r.rdb.ZCount(r.Context(), "redlatch:{"+key+"}:queue", "-inf", "+inf").Val() == n })
 }
 
 // lines of a file that may not be there yet.

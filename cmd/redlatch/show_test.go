@@ -146,7 +146,7 @@ func TestShow_Revoke(t *testing.T) {
 	r, p := shared(t), newPipe(t)
 	holder := r.start("run", "--ttl", "1s", "revoked", "--", "sh", "-c", stubborn, p.path)
 	p.works()
-	fence := strings.Fields(r.rdb.Get(t.Context(), "redlatch:{revoked}:last").Val())[0]
+	fence := strings.Fields(r.rdb.HVals(t.Context(), "redlatch:{revoked}").Val()[0])[1]
 	r.fails(1, "no hold with the fence 7 any more: nothing was done", "revoke", "--fence", "7", "revoked")
 	got := r.do(0, "revoke", "--json", "--fence", fence, "revoked").stdout
 	assert.Contains(t, got, `"done":"revoke"`)

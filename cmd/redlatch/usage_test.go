@@ -38,7 +38,7 @@ func TestUsage_FlagsStandAnywhere(t *testing.T) {
 	} {
 		off.fails(9, "anywhere is busy", append([]string{"--redis", url}, strings.Fields(args)...)...)
 	}
-	fence := strings.Fields(r.rdb.Get(t.Context(), "redlatch:{anywhere}:last").Val())[0]
+	fence := strings.Fields(r.rdb.HVals(t.Context(), "redlatch:{anywhere}").Val()[0])[1]
 	r.do(1, "break", "anywhere", "--fence", "7", "--yes")
 	r.do(0, "break", "anywhere", "--fence", fence, "-y")
 }

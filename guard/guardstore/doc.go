@@ -20,7 +20,7 @@
 //   - An owner is a token that is made for one claim and never used again. It names the
 //     instance it comes from, then '-', then what makes it unique.
 //   - A claim asks for a key in the name of an owner. It is finished, for good, once its owner
-//     was released or has a tombstone.
+//     has a tombstone.
 //   - A grant is a claim that holds its key.
 //   - A fence is the number of a grant: it grows from grant to grant of one key.
 //   - A ticket is a place in the queue of the claims that wait for a key.

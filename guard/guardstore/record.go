@@ -73,7 +73,7 @@ type Forget struct {
 type Outcome struct {
 	Once
 
-	State RecordState // RecordNone: the work failed, or never ran; RecordBegun: it is not known how it ended; RecordDone; RecordNotKept
+	State RecordState // RecordNone: the work failed, or never ran; RecordDone; RecordNotKept
 
 	Result []byte // of RecordDone
 	Holder string // the Metadata of the caller whose work ran

@@ -21,7 +21,7 @@ type Store interface {
 	// front. Asked again by the holder, or by the owner that the lock was granted to, it
 	// confirms the hold: the same fence, and at least c.TTL left. When the lock is busy and
 	// c.Queue is set, the owner waits in the store's queue, at c.Ticket if it has one. For
-	// an owner that was released or has a tombstone it answers ClaimFinished and changes nothing.
+	// an owner that was revoked or has a tombstone it answers ClaimFinished and changes nothing.
 	// A Guard hands a lock over between its own callers, under one fence more per µs at most,
 	// of which the store learns at the release or never. So a fence is the store's clock in
 	// µs; if the clock is not above the last fence, it is the last fence plus one, and the reply says
@@ -115,7 +115,7 @@ type ClaimStatus int
 const (
 	ClaimHeld     ClaimStatus = iota + 1 // the owner holds the key
 	ClaimBusy                            // another owner holds it
-	ClaimFinished                        // the owner was released or has a tombstone: never again
+	ClaimFinished                        // the owner has a tombstone, or was revoked: never again
 	ClaimRecorded                        // the key's record says that there is nothing to run, see Once
 )
 
@@ -160,7 +160,7 @@ type Release struct {
 	Key       string
 	Owner     string
 	Fence     uint64        // 0 when it is not known
-	TTL       time.Duration // how long the store remembers the fence depends on it
+	TTL       time.Duration // of the claim: how long a release is worth repeating
 	Tombstone bool          // an Acquire of Owner may still be on its way: it must not be heeded
 	MinHold   time.Duration // since the grant, for how long the key stays taken at least; whole milliseconds
 	Limit     Limit         // as in the claim
@@ -179,8 +179,7 @@ type ReleaseStatus int
 // What became of a release.
 const (
 	ReleaseDone    ReleaseStatus = iota + 1 // the owner held the key; now it is free
-	ReleaseAlready                          // the owner had released it before
-	ReleaseLost                             // the owner does not hold it
+	ReleaseLost                             // the owner does not hold it; it may have released it before
 	ReleaseRevoked                          // as ReleaseDone, but the hold had been revoked
 )
 

@@ -16,11 +16,9 @@ const tombstoneLife = time.Minute
 
 // The constants of the Redis scripts.
 const (
-	ackWindow = 2 * time.Second         // a granted owner has this long to ask
-	pulse     = 1500 * time.Millisecond // an owner without a subscription that did not ask for longer is granted nothing
-	deafness  = 3 * time.Second         // after silence, an owner that was notified again, or has no subscription, is skipped
-	silence   = 2 * time.Second         // the owner in front that did not ask for longer is notified again that it is in front
-	patience  = 25 * time.Second        // a waiting owner that did not ask for longer is skipped
+	ackWindow = 2 * time.Second  // a granted owner has this long to ask
+	patience  = 25 * time.Second // a waiting owner that did not ask for longer is dead
+	urgent    = 5 * time.Second  // the same of an owner that keeps others out, or has no subscription
 )
 
 // Store is a guardstore.Store in memory; the zero value is empty and ready for use. Its time is
@@ -39,7 +37,6 @@ type Store struct {
 type memoryLock struct {
 	holders    []*memoryHolder      // none = free; in the order in which they got in
 	high       uint64               // the next fence is above it
-	released   string               // the owner that released last
 	tombstones map[string]time.Time // of owners, until when
 	queue      []waiting            // by place
 	record     *memoryRecord        // nil = none
@@ -225,16 +222,16 @@ func (s *Store) Acquire(_ context.Context, c guardstore.Claim) (guardstore.Claim
 	}
 	_, finished := l.tombstones[c.Owner]
 	switch h := l.held(c.Owner); {
-	case finished || l.released == c.Owner || h != nil && h.revoked:
+	case finished || h != nil && h.revoked || l.rests(c.Owner):
 		return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
 	case h != nil && h.fence <= c.FenceAbove: // the store that granted it did not know of FenceAbove
 		l.leave(c.Owner)
 		l.take(c, c.TTL, at)
-		s.grant(l, guardstore.Claim{}, at)
+		s.grant(l, guardstore.Claim{}, false, at)
 	case h != nil:
 		h.extend(at, c.TTL)
 		h.metadata = c.Metadata
-		s.grant(l, guardstore.Claim{}, at) // to claims that fit beside it
+		s.grant(l, guardstore.Claim{}, false, at) // to claims that fit beside it
 	default:
 		s.ask(l, c, at)
 	}
@@ -262,7 +259,7 @@ func (s *Store) Renew(_ context.Context, batch []guardstore.Grant) []guardstore.
 		replies[i].Revoked = h != nil && h.revoked
 		if h != nil && h.fence == t.Fence && !h.revoked {
 			h.extend(time.Now(), t.TTL) // a TTL of 0 moves nothing
-			l.renew(t, time.Now())
+			l.renewRecord(t, time.Now())
 			h.depth, h.metadata = t.Depth, t.Metadata
 			replies[i].Held = true
 		}
@@ -282,6 +279,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	if r.Tombstone {
 		l.tombstones[r.Owner] = at.Add(tombstoneLife)
 	}
+	l.high = max(l.high, r.Fence)
 	h := l.held(r.Owner)
 	defer s.finish(l, r, h != nil && !h.revoked, at)
 	if h == nil {
@@ -289,18 +287,13 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		l.leave(r.Owner)
 		switch {
 		case l.mayBeJoined() && led:
-			s.grant(l, guardstore.Claim{}, at)
+			s.grant(l, guardstore.Claim{}, true, at)
 		case led:
 			s.lead(l, "", at)
-		}
-		if l.released == r.Owner {
-			return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
 		}
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
 	}
 	l.leave(r.Owner)
-	l.released = r.Owner
-	l.high = max(l.high, r.Fence)
 	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone}
 	if h.revoked {
 		reply.Status = guardstore.ReleaseRevoked
@@ -311,7 +304,7 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 		reply.HeldOver = true
 		return reply, nil
 	}
-	s.grant(l, guardstore.Claim{}, at)
+	s.grant(l, guardstore.Claim{}, false, at)
 	return reply, nil
 }
 

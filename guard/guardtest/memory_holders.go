@@ -42,6 +42,11 @@ func (l *memoryLock) held(owner string) *memoryHolder {
 	return nil
 }
 
+// rests says whether only the MinHold of an owner keeps the lock.
+func (l *memoryLock) rests(owner string) bool {
+	return slices.ContainsFunc(l.holders, func(h *memoryHolder) bool { return h.owner == owner && h.depth == 0 })
+}
+
 // tolerate says whether all holders tolerate n holders.
 func (l *memoryLock) tolerate(n int) bool {
 	return !slices.ContainsFunc(l.holders, func(h *memoryHolder) bool { return !h.limit.Fits(n) })
@@ -64,7 +69,7 @@ func (s *Store) ask(l *memoryLock, c guardstore.Claim, at time.Time) {
 	if !l.mayBeJoined() {
 		return
 	}
-	s.grant(l, c, at)
+	s.grant(l, c, false, at)
 	if !c.Queue && len(l.queue) == 0 && l.fits(c.Limit) {
 		l.take(c, c.TTL, at)
 	}
@@ -79,14 +84,10 @@ func (l *memoryLock) leave(owner string) {
 // busy answers a claim that waits, or is not going to.
 func (l *memoryLock) busy(c guardstore.Claim, at time.Time) guardstore.ClaimReply {
 	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
-	var latest time.Time
-	for i, h := range l.holders {
+	for i, h := range l.holders { // who can share the lock waits for the first that leaves
 		left := h.expires.Sub(at)
 		if longest := !c.Limit.Fits(2); i == 0 || longest == (left > r.Remaining) {
-			r.Remaining = left
-		}
-		if i == 0 || !h.expires.Before(latest) { // the one that is inside for longest
-			latest, r.Holder = h.expires, h.metadata
+			r.Remaining, r.Holder = left, h.metadata
 		}
 		r.Done = h.depth == 0
 	}

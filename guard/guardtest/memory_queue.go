@@ -21,21 +21,24 @@ func (s *Store) notify(w guardstore.Notification) bool {
 }
 
 // grant lets waiting claims in, from the front, for as long as they fit. self takes the lock at
-// once; another owner is notified to ask.
-func (s *Store) grant(l *memoryLock, self guardstore.Claim, at time.Time) {
-	moved := false
+// once; another owner is notified to ask. A live claim that does not fit keeps the others out. moved says that the
+// front is so since this call.
+func (s *Store) grant(l *memoryLock, self guardstore.Claim, moved bool, at time.Time) {
 	for len(l.queue) > 0 && l.mayBeJoined() {
-		w := l.queue[0]
-		if !l.fits(w.limit) && (w.owner == self.Owner || !s.gone(w, at)) {
+		w, silence := l.queue[0], urgent
+		fits, own := l.fits(w.limit), w.owner == self.Owner
+		if fits || moved {
+			silence = patience
+		}
+		if !fits && (own || !w.dead(at, silence)) {
 			break
 		}
-		fits := l.fits(w.limit)
 		l.queue, moved = l.queue[1:], true
 		switch {
 		case !fits:
-		case w.owner == self.Owner:
+		case own:
 			l.take(self, self.TTL, at)
-		case s.reached(w, at):
+		case !w.dead(at, silence) && (w.unsubscribed || s.notify(guardstore.Notification{Owner: w.owner})):
 			l.take(guardstore.Claim{Owner: w.owner, Limit: w.limit, FenceAbove: self.FenceAbove}, ackWindow, at)
 		}
 	}
@@ -44,33 +47,23 @@ func (s *Store) grant(l *memoryLock, self guardstore.Claim, at time.Time) {
 	}
 }
 
-// reached says whether an owner that waits can be granted the lock: it was notified, or it polls.
-func (s *Store) reached(w waiting, at time.Time) bool {
-	silent := at.Sub(w.asked)
+// dead says whether an owner that waits did not ask for too long.
+func (w waiting) dead(at time.Time, silence time.Duration) bool {
 	if w.unsubscribed {
-		return silent <= pulse
+		silence = urgent // it asks each second
 	}
-	return silent <= patience && s.notify(guardstore.Notification{Owner: w.owner})
+	return at.Sub(w.asked) > silence
 }
 
-// gone says whether the owner in front, which does not fit, is dead: a live one asks each second.
-func (s *Store) gone(w waiting, at time.Time) bool {
-	silent := at.Sub(w.asked)
-	if w.unsubscribed {
-		return silent > silence+deafness
-	}
-	return silent > patience || silent > silence && !s.notify(guardstore.Notification{Owner: w.owner, First: true})
-}
-
-// lead notifies the two owners in front that they are in front, except self.
+// lead notifies the owner in front that it is there, unless it is self. Silence counts from here.
 func (s *Store) lead(l *memoryLock, self string, at time.Time) {
-	for i := 0; i < min(2, len(l.queue)); {
-		w := l.queue[i]
-		if w.owner == self || at.Sub(w.asked) <= patience && (w.unsubscribed || s.notify(guardstore.Notification{Owner: w.owner, First: true})) {
-			i++
-		} else {
-			l.queue = slices.Delete(l.queue, i, i+1)
+	for len(l.queue) > 0 && l.queue[0].owner != self {
+		w := &l.queue[0]
+		if !w.dead(at, patience) && (w.unsubscribed || s.notify(guardstore.Notification{Owner: w.owner, First: true})) {
+			w.asked = at
+			return
 		}
+		l.queue = l.queue[1:]
 	}
 }
 
@@ -78,7 +71,7 @@ func (s *Store) lead(l *memoryLock, self string, at time.Time) {
 func (l *memoryLock) take(c guardstore.Claim, ttl time.Duration, at time.Time) {
 	clock := uint64(at.UnixMicro()) //nolint:gosec // after 1970
 	fence := max(clock, l.high+1, c.FenceAbove+1)
-	l.high, l.released = fence, "" // as last has another content then
+	l.high = fence
 	l.holders = append(l.holders, &memoryHolder{
 		owner: c.Owner, limit: c.Limit, depth: 1, fence: fence, ahead: fence > clock, metadata: c.Metadata,
 		since: at, expires: at.Add(ttl),

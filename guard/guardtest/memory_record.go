@@ -94,10 +94,10 @@ func (l *memoryLock) begin(c guardstore.Claim, fence uint64, at time.Time) (earl
 	return earlier
 }
 
-// renew has the record of an owner that works outlive its lease.
-func (l *memoryLock) renew(g guardstore.Grant, at time.Time) {
-	if r := l.record; r != nil && r.owner == g.Owner && r.State == guardstore.RecordBegun && g.Keep > 0 && g.TTL > 0 {
-		r.until = at.Add(g.TTL + g.Keep)
+// renewRecord has the record of an owner that holds the key outlive its lease.
+func (l *memoryLock) renewRecord(g guardstore.Grant, at time.Time) {
+	if l.record != nil && g.Keep > 0 && g.TTL > 0 {
+		l.record.until = at.Add(g.TTL + g.Keep)
 	}
 }
 
@@ -115,17 +115,14 @@ func (s *Store) finish(l *memoryLock, r guardstore.Release, held bool, at time.T
 		record.until = at.Add(o.Keep) // it is asked twice
 	case !held && (!began || !o.AtMostOnce):
 	case o.State != guardstore.RecordNone:
-		written := &memoryRecord{
-			Record: guardstore.Record{State: o.State, Fence: r.Fence, Holder: o.Holder, Result: slices.Clone(o.Result)},
+		fence := r.Fence
+		if began {
+			fence = record.Fence
+		}
+		l.record = &memoryRecord{
+			Record: guardstore.Record{State: o.State, Fence: fence, Holder: o.Holder, Result: slices.Clone(o.Result)},
 			owner:  r.Owner, fingerprint: o.Fingerprint, written: at, until: at.Add(o.Keep),
 		}
-		if began {
-			written.Fence = record.Fence
-		}
-		if began && o.State == guardstore.RecordBegun {
-			written.earlier = record.earlier
-		}
-		l.record = written
 		for _, w := range l.queue {
 			s.notify(guardstore.Notification{Owner: w.owner})
 		}

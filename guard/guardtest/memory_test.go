@@ -90,7 +90,7 @@ func TestMemoryGuard_LoseNeedsAGuardOfThisPackage(t *testing.T) {
 // stopped, as Redis does.
 func TestUnsubscribed_AClaimWithoutASubscriptionThatStoppedAskingIsPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const alive = 1500 * time.Millisecond
+		const alive = 5 * time.Second
 		for silent, granted := range map[time.Duration]int{alive: 1, alive + time.Nanosecond: 0} {
 			s := guardtest.NewStore()
 			ask := func(owner string) guardstore.ClaimReply {

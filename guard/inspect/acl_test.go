@@ -72,6 +72,7 @@ func (r *env) denied(user string, rights []string) (denied []*redis.ACLLogEntry)
 	if user == "operator" {
 		_, _ = i.Revoke(ctx, "shared", shared.Fence())
 		_, _ = i.Revoke(ctx, "first", first.Fence())
+		_, _ = i.Break(ctx, "shared", shared.Fence())
 		_, _ = i.Break(ctx, "second", second.Fence())
 		_, _ = i.Forget(ctx, "second")
 	}
@@ -82,6 +83,7 @@ func (r *env) denied(user string, rights []string) (denied []*redis.ACLLogEntry)
 		t.Log(<-h.result) // it may be lost
 	}
 	(<-next).finish(nil)
+	require.NoError(t, r.rdb.Del(ctx, "redlatch:{shared}").Err(), "without the right to delete it, it has no owner")
 	require.Eventually(t, func() bool { return len(r.all("")) == 0 || len(r.get("second").Holders) == 0 }, patience, time.Millisecond)
 	return denied
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What the hash of a lock has of a holder, see acquire.lua: depth, fence, end, flags, metadata.
+// What the hash of a lock has of a holder, see hold.lua: depth, fence, lease, flags, metadata.
 var (
 	holdFormat = regexp.MustCompile(`(?s)^(\d+) (\d+) (\d+) (\S+) (.*)$`)
 	aheadSince = regexp.MustCompile(`a(\d+)`)
@@ -44,15 +44,15 @@ func parseHolders(key string, fields map[string]string, left int64, at time.Time
 			Instance: instance, Metadata: m[5], Fence: whole(m[2]), Depth: depth, Limit: limitOf(field),
 			Revoked: strings.Contains(m[4], "r"), Left: max(time.Duration(left)*time.Millisecond, 0),
 		}
-		if ends := whole(m[3]); several {
-			if h.Left = micros(ends).Sub(at); h.Left <= 0 {
-				continue
-			}
-		}
-		// Fences follow the server's clock, unless the last fence is ahead of it.
+		// Fences follow the server's clock, unless there is reason to be ahead of it.
 		since := h.Fence
 		if m := aheadSince.FindStringSubmatch(m[4]); m != nil {
 			since = whole(m[1])
+		}
+		if several {
+			if h.Left = micros(since + 1000*whole(m[3])).Sub(at); h.Left <= 0 {
+				continue
+			}
 		}
 		if begun := micros(since); !begun.After(at) {
 			h.Since = begun

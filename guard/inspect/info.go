@@ -15,7 +15,7 @@ type Info struct {
 	Waiting   []Waiter  // the first 100 claims in the queue, in order
 	Queued    int       // how many wait in Redis: one for each instance, however many of its callers wait
 	Record    *Record   // what guard.Once wrote of its work; nil if there is none
-	LastFence uint64    // the highest fence that Redis knows of; 0 if it remembers none
+	LastFence uint64    // the highest fence of the holders, or one that is ahead of the clock; 0 if there is none
 	Now       time.Time // the server's clock
 }
 
@@ -35,9 +35,9 @@ type Holder struct {
 type Waiter struct {
 	Instance string    // its name, or the first 8 digits of its id
 	Since    time.Time // when it came
-	Asked    time.Time // when it asked last; zero on a server of a quorum
+	Asked    time.Time // when it asked last, or was told that it is in front; zero on a server of a quorum
 	Limit    int       // how many holders it tolerates, itself included: 1 = it is to be alone, 0 = any number
-	Front    bool      // it is one of the first two, which ask each second
+	Front    bool      // it is the first, and asks each second
 }
 
 // shortID is how much of an instance's id is shown.
@@ -58,7 +58,6 @@ func parseLook(key string, reply any) (Info, error) {
 	waiting, _ := list[7].([]any)
 
 	info := Info{Key: key, Now: time.Unix(int64(seconds), int64(micros)*1000), Queued: int(queued)} //nolint:gosec // below 2^53
-	last, _, _ = strings.Cut(last, " ")
 	info.LastFence = whole(last)
 	switch kind {
 	case "none":
@@ -90,15 +89,14 @@ func parseWaiting(list []any) []Waiter {
 		asked, _ := list[i+2].(string)
 		w := Waiter{Since: time.UnixMicro(int64(place)), Limit: limitOf(owner)} //nolint:gosec // below 2^53
 		w.Instance, _ = instanceOf(owner)
-		asked, _, _ = strings.Cut(strings.TrimRight(asked, "+-"), ".") // after it, when it was notified again
-		if at := whole(asked); at > 0 {
+		if at := whole(strings.TrimSuffix(asked, "-")); at > 0 { // after it, whether it has a subscription
 			w.Asked = time.UnixMicro(int64(at)) //nolint:gosec // below 2^53
 		}
 		waiting = append(waiting, w)
 	}
 	slices.SortStableFunc(waiting, func(a, b Waiter) int { return a.Since.Compare(b.Since) })
 	for i := range waiting {
-		waiting[i].Front = i < 2
+		waiting[i].Front = i < 1
 	}
 	return waiting[:min(len(waiting), mostWaiting)]
 }

@@ -144,7 +144,7 @@ const mostWaiting = 100
 func (i *Inspector) newLook(key string) *call {
 	lock := i.lockKey(key)
 	return &call{
-		keys: []string{lock, lock + ":queue", lock + ":last", lock + ":seen", lock + ":wake", redisstore.RecordKey(i.prefix, key)},
+		keys: []string{lock, lock + ":queue", lock + ":ended", lock + ":seen", lock + ":wake", redisstore.RecordKey(i.prefix, key)},
 		args: []any{mostWaiting},
 	}
 }

@@ -50,7 +50,7 @@ func TestParse_Holders(t *testing.T) {
 	lasting.left = 1500
 	endless := hash(one, minimal)
 	endless.left = -1
-	several := []any{"@fence", "950000000", one + ".", "1 900000000 1001000000 - ", "0123456789abcdef-3.1", "1 800000000 1000600000 - x", two, "1 700000000 1000500000 - "}
+	several := []any{"@fence", "950000000", one + ".", "1 900000000 101000 - ", "0123456789abcdef-3.1", "1 800000000 200600 - x", two, "1 700000000 300500 - "}
 	for name, c := range map[string]struct {
 		look look
 		want holders
@@ -64,8 +64,8 @@ func TestParse_Holders(t *testing.T) {
 		"revoked, ahead":            {hash(one, "1 2000000000 0 a999000000r "), holders{{Instance: oneID, Fence: 2e9, Depth: 1, Limit: 1, Since: seconds(999), Revoked: true}}},
 		"at this instant":           {hash(one, "1 1000500000 0 - "), holders{{Instance: oneID, Fence: 1000500000, Depth: 1, Limit: 1, Since: seconds(1000.5)}}},
 		"later":                     {hash(one, "1 1000500001 0 - "), holders{{Instance: oneID, Fence: 1000500001, Depth: 1, Limit: 1}}},
-		"several, and all are over": {hash("@fence", "9", one, "1 7 1000500000 - "), nil},
-		"several": {hash(slices.Concat(several, []any{"0123456789abcdef-2.0", "1 850000000 2000000000 - "})...), holders{
+		"several, and all are over": {hash("@fence", "9", one, "1 7 1000499 - "), nil},
+		"several": {hash(slices.Concat(several, []any{"0123456789abcdef-2.0", "1 850000000 1150000 - "})...), holders{
 			{Instance: oneID, Metadata: "x", Fence: 8e8, Depth: 1, Limit: 3, Since: seconds(800), Left: 100 * time.Millisecond},
 			{Instance: oneID, Fence: 85e7, Depth: 1, Limit: 2, Since: seconds(850), Left: 999500 * time.Millisecond},
 			{Instance: oneID, Fence: 9e8, Depth: 1, Limit: 1, Since: seconds(900), Left: 500 * time.Millisecond},
@@ -85,7 +85,7 @@ func TestParse_Holders(t *testing.T) {
 
 func TestParse_LastFenceIsTheHighest(t *testing.T) {
 	t.Parallel()
-	for last, want := range map[string]uint64{"": 7, "6 ": 7, "8 9": 8, "9007199254740992": 7, "none": 7} {
+	for last, want := range map[string]uint64{"": 7, "6": 7, "8": 8, "9007199254740992": 7, "none": 7} {
 		l := hash(one, minimal)
 		l.last = last
 		info, err := parseLook("k", l.reply())
@@ -123,14 +123,14 @@ func TestParse_WhatIsNoLock(t *testing.T) {
 func TestParse_Waiting(t *testing.T) {
 	t.Parallel()
 	list := []any{
-		two + ".", "800000000", "1000400000.5+-",
+		two + ".", "800000000", "1000400000-",
 		one, "700000000", "",
 		oneID + "-5.1", "750000000", "0",
 		two, "half of one",
 	}
 	want := []Waiter{
 		{Instance: oneID, Since: seconds(700), Limit: 1, Front: true},
-		{Instance: oneID, Since: seconds(750), Limit: 5, Front: true},
+		{Instance: oneID, Since: seconds(750), Limit: 5},
 		{Instance: "fedcba9876543210", Since: seconds(800), Asked: seconds(1000.4), Limit: 2},
 	}
 	info, err := parseLook("k", look{kind: "none", queued: 3, waiting: list}.reply())

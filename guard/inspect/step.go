@@ -50,7 +50,7 @@ func (i *Inspector) Break(ctx context.Context, key string, fence uint64) (bool, 
 	if err != nil {
 		return false, err
 	}
-	owners, err := i.step(ctx, breakScript, "break", key, fence, lock, lock+":queue", lock+":last", lock+":wake", lock+":holders")
+	owners, err := i.step(ctx, breakScript, "break", key, fence, lock, lock+":queue", lock+":ended", lock+":wake", lock+":holders")
 	if len(owners) == 0 {
 		return false, err
 	}

@@ -60,7 +60,7 @@ func (n node) Release(ctx context.Context, r guardstore.Release) (guardstore.Rel
 
 // Peek implements server.
 func (n node) Peek(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
-	keys := []string{n.key(c.Key, ""), n.key(c.Key, ":queue"), n.key(c.Key, ":wake")}
+	keys := []string{n.key(c.Key, ""), n.key(c.Key, ":ended"), n.key(c.Key, ":wake")}
 	reply, err := n.Do(ctx, peekScript.With(keys, &c.Owner, &c.Ticket))
 	if err != nil {
 		return guardstore.ClaimReply{}, err
@@ -70,8 +70,8 @@ func (n node) Peek(ctx context.Context, c guardstore.Claim) (guardstore.ClaimRep
 
 // RaiseFence implements server.
 func (n node) RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64) (held bool, err error) {
-	keys := []string{n.key(c.Key, ""), n.key(c.Key, ":last")}
-	reply, err := n.Do(ctx, raiseFenceScript.With(keys, &c.Owner, &fence, c.TTL.Milliseconds()))
+	keys := []string{n.key(c.Key, ""), n.key(c.Key, ":ended")}
+	reply, err := n.Do(ctx, raiseFenceScript.With(keys, &c.Owner, &fence))
 	if err != nil {
 		return false, err
 	}
@@ -80,7 +80,7 @@ func (n node) RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64) 
 
 // Rollback implements server.
 func (n node) Rollback(ctx context.Context, c guardstore.Claim, tombstone, notify bool) error {
-	keys := []string{n.key(c.Key, ""), n.key(c.Key, ":queue"), n.key(c.Key, ":wake")}
+	keys := []string{n.key(c.Key, ""), n.key(c.Key, ":ended"), n.key(c.Key, ":wake")}
 	channels := ""
 	if notify {
 		channels = n.Channels()

@@ -3,7 +3,6 @@ package quorum
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,8 +19,7 @@ import (
 // The Redis keys of the lock k.
 const (
 	lockKey  = "redlatch:{k}"
-	queueKey = lockKey + ":queue"
-	lastKey  = lockKey + ":last"
+	endedKey = lockKey + ":ended"
 	wakeKey  = lockKey + ":wake"
 )
 
@@ -125,7 +123,8 @@ func (b *bench) messages(instance string) (payloads []string) {
 
 func (b *bench) listed() []string { return b.client.ZRange(b.Context(), wakeKey, 0, -1).Val() }
 
-func (b *bench) last() string { return b.client.Get(b.Context(), lastKey).Val() }
+// ahead is the fence ahead of the clock that the server remembers; 0 if there is none.
+func (b *bench) ahead() uint64 { return uint64(b.client.ZScore(b.Context(), endedKey, "@fence").Val()) }
 
 func (b *bench) lives(key string) time.Duration { return b.client.PTTL(b.Context(), key).Val() }
 
@@ -237,7 +236,6 @@ func TestNode_Rollback(t *testing.T) {
 	require.True(t, b.client.HExists(t.Context(), lockKey, "x-1~1").Val())
 	b.rollback("x-1~1", false, false)
 	require.Zero(t, b.client.Exists(t.Context(), lockKey).Val())
-	require.NotContains(t, b.last(), "x-1", "it did not release")
 	b.holds("x-1~1") // nothing of it was on its way
 	b.rollback("x-1~1", false, false)
 	b.finished("y-1~1")
@@ -269,16 +267,16 @@ func TestNode_RollbackLeavesATombstone(t *testing.T) {
 	b := newBench(t)
 	now := b.now()
 	for i := range 20 {
-		z := redis.Z{Score: -float64(now.Add(-time.Duration(i) * time.Second).UnixMicro()), Member: fmt.Sprint("old-", i)}
-		require.NoError(t, b.client.ZAdd(t.Context(), queueKey, z).Err())
+		z := redis.Z{Score: float64(now.Add(-time.Duration(i) * time.Second).UnixMicro()), Member: fmt.Sprint("old-", i)}
+		require.NoError(t, b.client.ZAdd(t.Context(), endedKey, z).Err())
 	}
 	require.NoError(t, b.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	b.rollback("x-1~1", true, false)
-	assert.Equal(t, []string{"x-1~1"}, b.client.ZRange(t.Context(), queueKey, 0, -1).Val())
+	assert.Equal(t, []string{"x-1~1"}, b.client.ZRange(t.Context(), endedKey, 0, -1).Val())
 	require.NoError(t, b.client.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	until := -b.client.ZScore(t.Context(), queueKey, "x-1~1").Val()
+	until := b.client.ZScore(t.Context(), endedKey, "x-1~1").Val()
 	assert.InDelta(t, now.Add(time.Minute).UnixMicro(), until, float64(5*time.Second/time.Microsecond))
-	assert.Greater(t, b.lives(queueKey), 55*time.Second)
+	assert.Greater(t, b.lives(endedKey), 55*time.Second)
 	for end := now.Add(200 * time.Millisecond); now.Before(end); {
 		now = b.now()
 	}
@@ -298,50 +296,25 @@ func TestNode_AServerThatCannotBeReached(t *testing.T) {
 	require.ErrorIs(t, n.Rollback(t.Context(), minute("x-1"), false, true), syscall.ECONNREFUSED)
 }
 
-// Who lost its lock on a server raises nothing there, and a raise lowers nothing.
+// Who lost its lock on a server raises nothing there, and a raise lowers nothing. A fence that the clock has caught up with
+// needs no memory.
 func TestNode_Raise(t *testing.T) {
 	b := newBench(t)
-	require.False(t, b.raise("x-1", 1<<52))
+	ahead := func(d time.Duration) uint64 { return uint64(b.now().Add(d).UnixMicro()) } //nolint:gosec // after 1970
+	require.False(t, b.raise("x-1~1", ahead(time.Hour)))
 	assert.Zero(t, b.client.DBSize(t.Context()).Val())
 
-	b.holds("x-1")
-	for _, c := range []struct {
-		last  string
-		fence uint64
-		want  string
-	}{
-		{"900 ", 1000, "1000 "}, {"1000 ", 900, "1000 "}, {"1000 ", 1000, "1000 "}, {"no fence", 7, "7 "},
-	} {
-		require.NoError(t, b.client.Set(t.Context(), lastKey, c.last, time.Hour).Err())
-		require.True(t, b.raise("x-1", c.fence))
-		assert.True(t, strings.HasPrefix(b.last(), c.want), "%+v: %s", c, b.last())
-		assert.Greater(t, b.lives(lastKey), 55*time.Minute, "it lives no shorter")
+	b.holds("x-1~1")
+	require.True(t, b.raise("x-1~1", ahead(0)))
+	assert.Zero(t, b.client.Exists(t.Context(), endedKey).Val())
+	far := ahead(3 * time.Hour)
+	for _, fence := range []uint64{far - 7, far, far - 7} {
+		require.True(t, b.raise("x-1~1", fence))
 	}
-}
-
-// A raised fence is remembered for twice the ttl, until the clock is past it, and for as long as it
-// was to be, also by the release of the hold.
-func TestNode_RaiseOutlivesTheHold(t *testing.T) {
-	b := newBench(t)
-	short := minute("x-1~1")
-	short.TTL = 20 * time.Second // for which alone last would live for a minute
-	_, err := b.Acquire(t.Context(), short)
-	require.NoError(t, err)
-	require.NoError(t, b.client.Del(t.Context(), lastKey).Err())
-	long := short
-	long.TTL = 10 * time.Minute
-	held, err := b.RaiseFence(t.Context(), long, uint64(b.now().UnixMicro())) //nolint:gosec // after 1970
-	require.NoError(t, err)
-	require.True(t, held)
-	assert.InDelta(t, 20*time.Minute, b.lives(lastKey), float64(time.Minute))
-	far := uint64(time.Now().Add(3 * time.Hour).UnixMicro()) //nolint:gosec // after 1970
-	require.True(t, b.raise("x-1~1", far))
-	assert.Greater(t, b.lives(lastKey), 3*time.Hour)
-	assert.Equal(t, "l", strings.Fields(b.client.HGet(t.Context(), lockKey, "x-1~1").Val())[3])
-	_, err = b.Release(t.Context(), guardstore.Release{Key: "k", Owner: "x-1~1", Fence: far, TTL: time.Minute})
-	require.NoError(t, err)
-	assert.Greater(t, b.lives(lastKey), 3*time.Hour-time.Minute)
-	assert.Contains(t, b.last(), strconv.FormatUint(far, 10)+" x-1~1 ")
+	assert.Equal(t, far, b.ahead())
+	assert.InDelta(t, 3*time.Hour, b.lives(endedKey), float64(time.Minute))
+	b.release("x-1~1", 0)
+	assert.Greater(t, b.holds("x-2~1"), far)
 }
 
 // An owner whose work is done holds nothing, though its MinHold has not passed: it raises nothing, and a rollback
@@ -350,9 +323,8 @@ func TestNode_AnOwnerWhoseMinHoldLasts(t *testing.T) {
 	b := newBench(t)
 	b.holds("x-1~1")
 	b.release("x-1~1", 30*time.Second)
-	before := b.last()
 	require.False(t, b.raise("x-1~1", 1<<52))
-	assert.Equal(t, before, b.last())
+	assert.Zero(t, b.ahead())
 	b.rollback("x-1~1", false, false)
 	assert.Greater(t, b.lives(lockKey), 25*time.Second)
 }

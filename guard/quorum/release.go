@@ -2,6 +2,8 @@ package quorum
 
 import (
 	"context"
+	"maps"
+	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/task"
@@ -14,7 +16,7 @@ func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore
 }
 
 func (s *Store) release(ctx context.Context, rel guardstore.Release) (guardstore.ReleaseReply, error) {
-	r := s.finish(rel.Owner)
+	r := s.finish(rel)
 	// Repeated, it is not known any more which servers may yet hear of an acquire.
 	rel.Tombstone = rel.Tombstone || r == nil && rel.Fence > 0
 	return s.sumReleased(ask(ctx, s, func(ctx context.Context, n server, i int) (guardstore.ReleaseReply, error) {
@@ -57,12 +59,16 @@ func (s *Store) awaitVote(ctx context.Context, r *round, node int) {
 	}
 }
 
-// finish ends what is known of a claim: a round that is under way finds it ended. It
-// returns the round by which the claim held.
-func (s *Store) finish(owner string) *round {
-	owner = claimOf(owner)
+// finish ends what is known of a claim: a round that is under way finds it ended, and so does, with a tombstone, a later one.
+// It returns the round by which the claim held.
+func (s *Store) finish(rel guardstore.Release) *round {
+	owner := claimOf(rel.Owner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if now := time.Now(); rel.Tombstone {
+		maps.DeleteFunc(s.ended, func(_ ending, until time.Time) bool { return now.After(until) })
+		s.ended[ending{rel.Key, owner}] = now.Add(tombstoneLife)
+	}
 	b := s.claims[owner]
 	if b == nil {
 		return nil
@@ -83,10 +89,10 @@ func freed(r guardstore.ReleaseStatus) bool {
 // sumReleased makes one answer of those of a majority.
 func (s *Store) sumReleased(answers <-chan answer[guardstore.ReleaseReply]) (guardstore.ReleaseReply, error) {
 	var errs serverErrors
-	done, already, lost, revoked, heldOver := 0, 0, 0, 0, 0
+	done, lost, revoked, heldOver := 0, 0, 0, 0
 	decided := func() bool {
 		mostRevoked := revoked > len(s.nodes)-s.need // the servers without a revocation are no majority
-		return lost > len(s.nodes)-s.need || done+already-revoked >= s.need || mostRevoked && done+already >= s.need
+		return lost > len(s.nodes)-s.need || done-revoked >= s.need || mostRevoked && done >= s.need
 	}
 	for pending := len(s.nodes); pending > 0 && !decided(); pending-- {
 		a := <-answers
@@ -99,8 +105,6 @@ func (s *Store) sumReleased(answers <-chan answer[guardstore.ReleaseReply]) (gua
 			if a.reply.Status == guardstore.ReleaseRevoked {
 				revoked++
 			}
-		case a.reply.Status == guardstore.ReleaseAlready:
-			already++
 		default:
 			lost++
 		}
@@ -111,10 +115,8 @@ func (s *Store) sumReleased(answers <-chan answer[guardstore.ReleaseReply]) (gua
 	switch {
 	case lost > len(s.nodes)-s.need:
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
-	case done+already < s.need:
+	case done < s.need:
 		return guardstore.ReleaseReply{}, errs.join(s)
-	case done == 0:
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
 	}
 	reply := guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: heldOver >= s.need}
 	if revoked > len(s.nodes)-s.need {

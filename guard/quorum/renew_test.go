@@ -187,7 +187,7 @@ func TestRepair_IsForServersThatLostTheHold(t *testing.T) {
 func TestRepair_IsForTheRoundThatHolds(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold()
-		r, b := s.round(g.Owner), s.begin("a-1")
+		r, b := s.round(g.Owner), s.begin(g.Key, "a-1")
 		s.each(wiped)
 		confirmed := s.mustAcquire(claim("a-1"))
 		require.Equal(t, guardstore.ClaimFinished, confirmed.Status)

@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	roundMark  = "~"
-	mostRounds = 4                    // in one go, while no majority is taken
-	splitRest  = 2 * time.Millisecond // at most between them
-	closeGrace = 500 * time.Millisecond
+	roundMark     = "~"
+	tombstoneLife = time.Minute          // of a claim; the servers have those of its rounds
+	mostRounds    = 4                    // in one go, while no majority is taken
+	splitRest     = 2 * time.Millisecond // at most between them
+	closeGrace    = 500 * time.Millisecond
 
 	answerTimeout = 500 * time.Millisecond // for one server's answer: half of what a Guard gives an attempt
 )
@@ -59,7 +60,11 @@ type Store struct {
 
 	mu     sync.Mutex
 	claims map[string]*claimState // by the claim's owner: under way, or holding
+	ended  map[ending]time.Time   // claims that have tombstones, until when
 }
+
+// ending is the end of a claim.
+type ending struct{ key, owner string }
 
 // claimState is what this process knows of a claim while it is under way or holds.
 type claimState struct {
@@ -105,7 +110,7 @@ func New(clients []redis.UniversalClient, opts ...Option) (*Store, error) {
 func newStore(nodes []server, timeout time.Duration, all bool) *Store {
 	s := &Store{
 		nodes: nodes, need: len(nodes)/2 + 1, timeout: timeout,
-		tasks: task.NewGroup(), closing: make(chan struct{}), claims: make(map[string]*claimState),
+		tasks: task.NewGroup(), closing: make(chan struct{}), claims: make(map[string]*claimState), ended: make(map[ending]time.Time),
 		releases: make([]outbox, len(nodes)), repairs: make([]outbox, len(nodes)), breakers: make([]breaker, len(nodes)),
 	}
 	if all {
@@ -152,13 +157,16 @@ func claimOf(owner string) string {
 }
 
 // begin notes a call for a claim.
-func (s *Store) begin(owner string) *claimState {
+func (s *Store) begin(key, owner string) *claimState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.claims[owner]
 	if b == nil {
 		b = &claimState{turn: make(chan struct{}, 1)}
 		s.claims[owner] = b
+	}
+	if until, ended := s.ended[ending{key, owner}]; ended && time.Now().Before(until) {
+		b.finished = true
 	}
 	b.users++
 	return b
@@ -206,7 +214,7 @@ func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 }
 
 func (s *Store) acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
-	b := s.begin(c.Owner)
+	b := s.begin(c.Key, c.Owner)
 	defer s.end(c.Owner, b)
 	select {
 	case b.turn <- struct{}{}:

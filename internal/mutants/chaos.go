@@ -21,6 +21,8 @@ type rule struct {
 
 const (
 	grantGo    = "guard/internal/watchdog/grant.go"
+	acquireLua = "guard/internal/redisstore/lua/acquire.lua"
+	holdLua    = "guard/internal/redisstore/lua/hold.lua"
 	lockLua    = "guard/internal/redisstore/lua/lock.lua"
 	releaseLua = "guard/internal/redisstore/lua/release.lua"
 	twice      = `held twice: "`
@@ -29,29 +31,32 @@ const (
 var rules = []rule{
 	{"no local deadline", grantGo, "return sent.Add(ttl - ttl/10 - 2*time.Millisecond)", "return sent.Add(24 * time.Hour)", "single", twice},
 	{
-		"fences frozen", lockLua, "local fence, flags = at, ''\n  if not less(high, at) then", "local fence, flags = '1', ''\n  if false then",
+		"fences frozen", acquireLua, "set or 'held ' .. clock ..", "set or 'held 1700000000000000 ' .. clock ..",
 		"single", "has the fence of lease",
 	},
 	{
-		"fences that are remembered for too long", lockLua,
-		"math.ceil((fence - at) / 1000), 0)", "math.ceil(fence / 1000), 0)", "single", ", longer than ",
+		"fences that are remembered for too long", holdLua,
+		"math.ceil((fence - at) / 1000) +", "math.ceil(fence / 1000) +", "single", ", longer than ",
 	},
 	{
-		"fences that are taken ahead of time", lockLua, "local fence, flags = at, ''", "local fence, flags = word(at + 60000000), ''",
+		"fences that are taken ahead of time", acquireLua, "      clock = time[1] ..", "      clock = time[1] + 60 ..",
 		"single", "further ahead of every clock",
 	},
 	{
-		"permits that are not counted", lockLua, "inside.n < inside.limit and inside.n < tolerates(who)",
-		"inside.limit > 1 and tolerates(who) > 1", "single", twice,
+		"permits that are not counted", lockLua, "found.count < found.limit and found.count < limit_of(owner)",
+		"found.limit > 1 and limit_of(owner) > 1", "single", twice,
 	},
-	{"a release without its owner check", releaseLua, "local mine = look(owner)", "local mine = look(owner) or inside.sole", "single", twice},
 	{
-		"locks that are kept too short", releaseLua, "redis.call('PEXPIRE', lock, rest)", "redis.call('PEXPIRE', lock, math.ceil(rest / 4))",
+		"a release without its owner check", releaseLua,
+		"args[a + 1] == '' and type(hold) == 'string' and string.find(hold, '^[1-9]%d* %d+ %d+ %- ')", "args[a + 1] == ''", "single", twice,
+	},
+	{
+		"locks that are kept too short", releaseLua, "redis.call('PEXPIRE', key.lock, number(rest))", "redis.call('PEXPIRE', key.lock, number(math.ceil(rest / 4)))",
 		"single", "was to keep the lock for",
 	},
 	{
-		"fences that are remembered for too long in a cluster", lockLua,
-		"math.ceil((fence - at) / 1000), 0)", "math.ceil(fence / 1000), 0)", "cluster", ", longer than ",
+		"no high water", "guard/internal/redisstore/serverclock.go", "c.high = max(c.high, c.most(came))", "_ = c.most(came)",
+		"single", "which has the lower fence",
 	},
 	{"a minority is a quorum", "guard/quorum/store.go", "need: len(nodes)/2 + 1,", "need: len(nodes) / 2,", "quorum", twice},
 }

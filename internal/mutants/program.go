@@ -70,7 +70,7 @@ func (t *tree) writeProgram(path string, program []byte) error {
 var (
 	failed   = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
 	panicked = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|.*goleak: .*|redistest: .*)$`)
-	unbuilt  = regexp.MustCompile(`(?m)^.*(Error compiling script|compiling the script).*$`)
+	unbuilt  = regexp.MustCompile(`(?m)^.*(Error compiling script|compiling the script).*( near |syntax error).*$`) // an embedded Redis says so of any error
 )
 
 // test runs a test program of a package, and says which test failed: "" if none did.

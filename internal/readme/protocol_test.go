@@ -1,6 +1,7 @@
 package readme
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -81,63 +82,71 @@ func TestProtocol_CostsInProtocolAreTrue(t *testing.T) {
 
 func keysOf(tag string) []string {
 	lock := "{" + tag + "}"
-	return []string{lock, lock + ":queue", lock + ":last", lock + ":seen", lock + ":holders"}
+	return []string{lock, lock + ":queue", lock + ":ended", lock + ":seen", lock + ":holders"}
 }
 
 func (c *counter) acquire(tag, when, owner, place string) {
-	c.ttl++ // what is renewed has less than this left, however quick we are
-	c.run("acquire", when, keysOf(tag), owner, c.ttl, "", 0, place, "0channel:", "")
+	if strings.Contains(owner, ".") {
+		place += " 0 -"
+	}
+	c.run("acquire", when, keysOf(tag), "0channel:", owner, c.ttl, "", place)
 }
 
 func (c *counter) release(tag, when, owner string, keep int) {
-	c.run("release", when, keysOf(tag), owner, 20000, 0, 0, keep, "0channel:")
+	how := ""
+	if keep > 0 || strings.Contains(owner, ".") {
+		how = fmt.Sprint("0 ", keep, " -")
+	}
+	c.run("release", when, keysOf(tag), "0channel:", owner, how)
 }
 
 func (c *counter) renew(tag, when, owner string, ttl, depth int, metadata string) {
 	keys := keysOf(tag)
 	holder := strings.Fields(c.client.HGet(c.t.Context(), keys[0], owner).Val())
-	c.run("renew", when, []string{keys[0], keys[4]}, owner, append(holder, "", "1")[1], ttl, depth, metadata)
+	keys = []string{keys[0], keys[4]}
+	if !strings.Contains(owner, ".") {
+		keys = keys[:1]
+	}
+	c.run("renew", when, keys, owner, append(holder, "", "1")[1], ttl, depth, metadata)
 }
 
 func (c *counter) oneServer() {
 	c.acquire("k", "free, nobody waits", "a-1", "0")
 	c.acquire("k", "the owner holds it already", "a-1", "0")
-	c.renew("k", "held", "a-1", c.ttl+1, 1, "")
-	c.renew("k", "held, without a ttl", "a-1", 0, 1, "")
-	c.renew("k", "the depth has changed", "a-1", c.ttl+2, 2, "")
-	c.renew("k", "handed over since, with other metadata", "a-1", c.ttl+3, 2, "b")
-	c.renew("k", "not held", "b-1", 20000, 1, "")
+	c.renew("k", "held", "a-1", c.ttl, 1, "")
+	c.renew("k", "", "b-1", 20000, 1, "")
 	c.release("k", "nobody waits", "a-1", 0)
-	c.release("k", "released before", "a-1", 0)
+	c.release("k", "not held", "a-1", 0)
 	c.acquire("m", "", "a-1", "0")
 	c.release("m", "nobody waits, its MinHold has not passed", "a-1", 60000)
-	c.acquire("k", "the owner was released before", "a-1", "0")
 
 	c.acquire("k", "", "a-2", "0")
-	c.acquire("k", "busy, does not wait", "b-1", "")
+	c.acquire("k", "", "b-1", "-")
 	c.acquire("k", "busy, enters the queue", "c-1", "0")
-	c.acquire("k", "busy, asks again", "c-1", "0")
-	c.acquire("k", "", "d-1", "0")
+	place := strconv.FormatFloat(c.client.ZScore(c.t.Context(), "{k}:queue", "c-1").Val(), 'f', 0, 64)
+	c.acquire("k", "busy, asks again", "c-1", place+" 0 -")
+	c.acquire("k", "busy, enters behind another", "d-1", "0")
 	c.acquire("k", "", "e-1", "0")
 	c.release("k", "granted to one of three that wait", "a-2", 0)
+	c.acquire("k", "it was granted to the owner", "c-1", place+" 0 -")
 
-	two := []string{"{a}", "{a}:queue", "{a}:last", "{b}", "{b}:queue", "{b}:last"}
-	c.run("acquire_batch", "two free ones", two, "g-1", 20000, "", "g-2", 20000, "")
-	c.run("release_batch", "two", two, "g-1", 20000, 0, "g-2", 20000, 0)
-	c.run("acquire_batch", "", two[:3], "g-3", 20000, "")
-	c.run("acquire_batch", "one free, one not", two, "g-4", 20000, "", "g-5", 20000, "")
+	two := append(keysOf("a"), keysOf("b")...)
+	c.run("acquire", "two free ones", two, "0channel:", "g-1", 20000, "", "0", "g-2", 20000, "", "0")
+	c.run("release", "", two, "0channel:", "g-1", "", "g-2", "")
+	c.run("release", "", keysOf("c"), "0channel:", "dead-1", "0 0 t")
+	c.acquire("c", "free, but an owner ended in doubt", "g-3", "0")
 
-	c.acquire("l", "", "a-0.1", "0") // owners that tolerate others
-	c.acquire("l", "the second one inside", "b-0.1", "0")
-	c.acquire("l", "joins several", "c-0.1", "0")
+	c.acquire("l", "the first of several", "a-0.1", "0") // owners that tolerate others
+	c.acquire("l", "joins others", "b-0.1", "0")
+	c.acquire("l", "", "c-0.1", "0")
 	c.acquire("l", "one of several asks again", "b-0.1", "0")
-	c.renew("l", "one of several", "b-0.1", c.ttl+1, 1, "")
+	c.renew("l", "one of several", "b-0.1", c.ttl, 1, "")
 	c.release("l", "others stay inside", "b-0.1", 0)
 	c.release("l", "", "c-0.1", 0)
 	c.acquire("l", "", "b-2.1", "0")
-	c.acquire("l", "full, does not wait", "c-2.1", "")
+	c.acquire("l", "full, does not wait", "c-2.1", "-")
 	c.acquire("l", "full, enters the queue", "c-2.1", "0")
-	c.acquire("l", "full, asks again", "c-2.1", "0")
+	c.acquire("l", "", "c-2.1", "0")
 	c.release("l", "lets in a waiting owner", "a-0.1", 0)
 	c.release("l", "", "c-2.1", 0)
 	c.release("l", "the last of several", "b-2.1", 0)
@@ -145,20 +154,20 @@ func (c *counter) oneServer() {
 
 func (c *counter) quorum() {
 	keys := keysOf("q")
-	wake := []string{keys[0], keys[1], "{q}:wake"}
+	wake := []string{keys[0], keys[2], "{q}:wake"}
 	release := func(when, owner string) {
-		c.run("release_and_notify", when, append(keysOf("q"), "{q}:wake"), owner, 20000, 0, 0, 0, "0channel:")
+		c.run("release_and_notify", when, append(keysOf("q"), "{q}:wake"), "0channel:", owner, "")
 	}
-	c.acquire("q", "", "a-1~1", "")
+	c.acquire("q", "", "a-1~1", "-")
 	release("held, nobody waits", "a-1~1")
 	c.run("peek", "enters the list", wake, "b-1", 0)
 	c.run("peek", "asks again", wake, "b-1", 0)
 	c.run("peek", "", wake, "c-1", 0)
-	c.acquire("q", "", "a-2~1", "")
+	c.acquire("q", "", "a-2~1", "-")
 	release("held, two wait", "a-2~1")
 
 	c.run("rollback", "nothing there", wake, "a-3~1", 0, "")
-	c.acquire("q", "", "a-3~1", "")
-	c.run("raise_fence", "held", []string{keys[0], keys[2]}, "a-3~1", 1<<52, 60000)
+	c.acquire("q", "", "a-3~1", "-")
+	c.run("raise_fence", "held", []string{keys[0], keys[2]}, "a-3~1", 1<<52)
 	c.run("rollback", "held, with a tombstone", wake, "a-3~1", 1, "")
 }

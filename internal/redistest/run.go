@@ -161,24 +161,13 @@ func leftKeys(ctx context.Context, c *redis.Client, ignorePrefixes []string) ([]
 	return left, it.Err()
 }
 
-// mayStay says which keys a finished lock leaves for a while: the last fence,
-// and the tombstones of its claims, which have negative scores.
+// mayStay says which keys a finished lock leaves for a while: what is known of its owners that have ended.
 func mayStay(ctx context.Context, c *redis.Client, key string) (bool, error) {
-	if strings.HasSuffix(key, ":last") {
-		return true, nil
-	}
 	kind, err := c.Type(ctx, key).Result()
 	if err != nil || kind == "none" {
 		return kind == "none", err
 	}
-	if kind == "string" && strings.Contains(key, ":instance:") {
-		return true, nil
-	}
-	if kind != "zset" || !strings.HasSuffix(key, ":queue") {
-		return false, nil
-	}
-	waiting, err := c.ZCount(ctx, key, "0", "+inf").Result()
-	return waiting == 0, err
+	return kind == "string" && strings.Contains(key, ":instance:") || kind == "zset" && strings.HasSuffix(key, ":ended"), nil
 }
 
 func hasAnyPrefix(s string, prefixes []string) bool {

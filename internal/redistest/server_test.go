@@ -117,8 +117,7 @@ func TestServer_CheckKeys(t *testing.T) {
 	s := Start(t)
 	c := s.Client(t)
 	ctx := t.Context()
-	require.NoError(t, c.Set(ctx, "redlatch:{k}:last", "7 owner", 0).Err())
-	require.NoError(t, c.ZAdd(ctx, "redlatch:{k}:queue", redis.Z{Score: -5, Member: "dead"}).Err())
+	require.NoError(t, c.ZAdd(ctx, "redlatch:{k}:ended", redis.Z{Score: 5, Member: "dead"}).Err())
 	require.NoError(t, c.Set(ctx, "asynq:x", "1", 0).Err())
 	require.NoError(t, c.Set(ctx, "leaving", "1", 100*time.Millisecond).Err())
 	require.NoError(t, checkKeys(s, 5*time.Second, []string{"asynq:"}), "what goes away in time is no leftover")
@@ -126,7 +125,7 @@ func TestServer_CheckKeys(t *testing.T) {
 	for key, leave := range map[string]error{
 		"redlatch:{k}":       c.HSet(ctx, "redlatch:{k}", "owner", "1").Err(),
 		"redlatch:{q}:queue": c.ZAdd(ctx, "redlatch:{q}:queue", redis.Z{Score: 5, Member: "waiting"}).Err(),
-		"redlatch:{s}:queue": c.Set(ctx, "redlatch:{s}:queue", "not a queue", 0).Err(),
+		"redlatch:{s}:ended": c.Set(ctx, "redlatch:{s}:ended", "not a set", 0).Err(),
 		"asynq:x":            nil,
 	} {
 		require.NoError(t, leave)

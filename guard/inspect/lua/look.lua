@@ -1,9 +1,9 @@
 -- look: how one lock stands, at one instant. It writes nothing.
 --
--- KEYS  1 lock, 2 queue, 3 last, 4 seen, 5 wake, 6 once (see acquire and wait)
+-- KEYS  1 lock, 2 queue, 3 ended, 4 seen, 5 wake, 6 once (see acquire and peek)
 -- ARGV  1 how many claims of the queue to return
 -- reply {server clock (s), the rest of it (µs), type of the lock, remaining ttl (ms), its
---        fields and values, last, how many wait, {owner, place, when it asked, …},
+--        fields and values, a fence ahead of the clock, how many wait, {owner, place, when it asked, …},
 --        {state, fence, owner, when (µs), metadata, bytes of the result, remaining ttl (ms),
 --        1 if its owner is at work}: {} if there is no record, {''} if it is not one}
 local time = redis.call('TIME')
@@ -15,8 +15,8 @@ end
 
 local waiting, many = {}, 0
 for _, queue in ipairs({KEYS[2], KEYS[5]}) do
-  local some = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'WITHSCORES', 'LIMIT', '0', ARGV[1])
-  many = many + redis.call('ZCOUNT', queue, '(0', '+inf')
+  local some = redis.call('ZRANGE', queue, 0, ARGV[1] - 1, 'WITHSCORES')
+  many = many + redis.call('ZCARD', queue)
   for i = 1, #some, 2 do
     waiting[#waiting + 1] = some[i]
     waiting[#waiting + 1] = string.format('%.0f', some[i + 1])
@@ -38,4 +38,5 @@ if life ~= -2 then
     record = {state, fence, owner, at, string.sub(head, #front + 1, #front + length), size, life, works and 1 or 0}
   end
 end
-return {time[1], time[2], kind, left, fields, redis.call('GET', KEYS[3]) or '', many, waiting, record}
+local high = redis.call('ZSCORE', KEYS[3], '@fence')
+return {time[1], time[2], kind, left, fields, high and string.format('%.0f', high) or '', many, waiting, record}

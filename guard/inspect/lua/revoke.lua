@@ -6,15 +6,17 @@
 -- reply {1, owner}  the hold is revoked, now or before
 --       {0}         another hold, or none
 --       {-1}        this is no lock
--- include value
+-- include hold
 local lock, known = KEYS[1], true
 local all = redis.call('HGETALL', lock)
 for i = 1, #all, 2 do
-  local hold = parse(all[i + 1])
+  local hold = decode(all[i + 1])
   known = hold or all[i] == '@fence'
-  if hold and hold.fence == ARGV[1] then
-    if flag(hold, 'r') then
-      write(all[i], line(hold))
+  if hold and hold.fence == tonumber(ARGV[1]) then
+    if not hold.revoked then
+      hold.flags = flagged(hold.flags, 'r')
+      redis.call('HDEL', lock, '@') -- memory may be full: see bury
+      redis.call('HSET', lock, all[i], encode(hold))
     end
     return {1, all[i]}
   end

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -126,6 +128,28 @@ func (cs clocks) highest(until int64) (most int64) {
 	return most
 }
 
+// wouldShow is what the highest of these clocks would show at an instant, had it not been set back, as unix ns.
+func (cs clocks) wouldShow(at int64) int64 {
+	most := time.Duration(0)
+	for e := range cs.all() {
+		if e.from <= at {
+			most = max(most, e.high)
+		}
+	}
+	return at + int64(most)
+}
+
+// lowest is by how much each clock was ahead between two instants, at least.
+func (cs clocks) lowest(from, to int64) time.Duration {
+	low := time.Duration(math.MaxInt64)
+	for e, end := range cs.all() {
+		if e.from <= to && end >= from {
+			low = min(low, e.low)
+		}
+	}
+	return low
+}
+
 // spread is by how much a server's clock between two instants may lag the clock that any
 // server had before.
 func (cs clocks) spread(from, to int64) time.Duration {
@@ -165,15 +189,15 @@ func (cs clocks) all() iter.Seq2[era, int64] {
 	}
 }
 
-// rememberedFor says what is wrong with the time for which a server remembers the fences of
-// its locks: a minute, and for as long as a fence may be ahead of its clock.
+// rememberedFor says what is wrong with the time for which a server remembers what ended of its locks: an owner
+// for a minute, and a fence for as long as it may be ahead of its clock.
 func (cs clocks) rememberedFor(server int, admin *redis.Client) (wrong []string) {
 	ctx := context.Background()
-	bound := max(2*longestTTL, time.Minute) + time.Second
+	bound := time.Minute + time.Second
 	if cs != nil {
 		bound += time.Duration(cs.highest(stamp())-stamp()) - cs[server].ahead()
 	}
-	for _, name := range admin.Keys(ctx, "*}:last").Val() {
+	for _, name := range admin.Keys(ctx, "*}:ended").Val() {
 		if left := admin.PTTL(ctx, name).Val(); left > bound {
 			wrong = append(wrong, fmt.Sprintf("%q stays for %v, longer than %v", name, left, bound))
 		}
@@ -205,4 +229,49 @@ func TestClock_ServersHaveClocksOfTheirOwn(t *testing.T) {
 	cs, now := clocks{c}, stamp()
 	assert.GreaterOrEqual(t, cs.highest(now)-now, int64(time.Hour)-int64(time.Minute))
 	assert.InDelta(t, time.Hour, cs.spread(now, now), float64(farClock))
+}
+
+// Under load of several Guards, the clock is set back by seconds, by more than a lease, and by an hour. The fences of each key
+// grow all the same, and are no further ahead than the clock would be.
+func TestClock_FencesGrowWhereItIsSetBackUnderLoad(t *testing.T) {
+	if why := ownClocks(t); why != "" || !canStop {
+		t.Skip("LD_PRELOAD is for Linux", why)
+	}
+	const guards, keys = 4, 3
+	rdb := redistest.Start(t).Client(t)
+	c := openClock(t, rdb.ConfigGet(t.Context(), "dir").Val()["dir"])
+	require.NotNil(t, c)
+	var (
+		highest [keys]atomic.Uint64 // of each key
+		holds   [guards]atomic.Int64
+		load    sync.WaitGroup
+		over    atomic.Bool
+	)
+	for i := range guards {
+		g, err := guard.New(rdb, guard.HandoverWindow(time.Millisecond))
+		require.NoError(t, err)
+		defer g.Close()
+		for k := range 2 * keys {
+			load.Go(func() {
+				for !over.Load() {
+					assert.NoError(t, g.WithLock(t.Context(), guard.Keyf("%d", k%keys), func(ctx context.Context) error {
+						fence, _ := guard.Fence(ctx)
+						assert.Greater(t, fence, highest[k%keys].Swap(fence))
+						assert.Less(t, fence, uint64(time.Now().Add(time.Second).UnixMicro())) //nolint:gosec // after 1970
+						holds[i].Add(1)
+						return nil
+					}))
+				}
+			})
+		}
+	}
+	for _, ahead := range []time.Duration{0, -2 * time.Second, -92 * time.Second, -time.Hour - 92*time.Second} {
+		require.NoError(t, c.set(ahead))
+		for i := range guards {
+			before := holds[i].Load()
+			assert.Eventually(t, func() bool { return holds[i].Load() > before+50 }, 30*time.Second, time.Millisecond)
+		}
+	}
+	over.Store(true)
+	load.Wait()
 }

@@ -26,9 +26,11 @@
 //     on it, as with CLUSTER FAILOVER, and when a slot moves, nothing is lost.
 //     A clock that is set forward loses what it lets expire early; one that is slewed loses
 //     nothing;
-//   - a fence falls, or comes twice, only if Redis lost the last one and goes by a clock that was
-//     set back, and by no more than that. No fence is further ahead of the highest clock that
-//     any server had than by the number of calls (µs), and no server remembers one for longer
+//   - a fence falls, or comes twice, only if its clock was set back, and by no more than that; and Redis lost the
+//     last one, or the process could not know that the clock had been as far: it had no such fence of the key before
+//     and, of a single server, no reply since the clock was as far, but for steps smaller than its round trips. No
+//     fence is further ahead of what the highest clock that any server had would show than by the number of calls
+//     (µs), a round trip and a tenth of the time for which a process had no reply, and no server remembers one for longer
 //     than a minute and that;
 //   - where several may be inside, there are never more holders than each of them tolerates,
 //     and a reader's fence lies between those of the writers around it;

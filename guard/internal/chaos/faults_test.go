@@ -365,7 +365,7 @@ func (s *injector) moveSlot() *injection {
 		m.Move(s.tb, key)
 	}
 	if chance(s.rng, 50) {
-		m.Move(s.tb, key+":queue", key+":last")
+		m.Move(s.tb, key+":queue", key+":ended")
 	}
 	return &injection{target: target, heal: func() { m.Finish(s.tb) }}
 }

@@ -62,10 +62,7 @@ func leftoversOf(t *testing.T, admin *redis.Client, instances []string) (left []
 // waiting gives the owners that wait according to a key.
 func waiting(ctx context.Context, admin *redis.Client, name string) []string {
 	switch {
-	case strings.HasSuffix(name, "}:queue"):
-		// Negative scores are those of owners that have ended.
-		return admin.ZRangeArgs(ctx, redis.ZRangeArgs{Key: name, Start: "0", Stop: "+inf", ByScore: true}).Val()
-	case strings.HasSuffix(name, "}:wake"):
+	case strings.HasSuffix(name, "}:queue"), strings.HasSuffix(name, "}:wake"):
 		return admin.ZRange(ctx, name, 0, -1).Val()
 	case strings.HasSuffix(name, "}:seen"):
 		return admin.HKeys(ctx, name).Val()

@@ -74,6 +74,10 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 		return []lease{first, in(fence, called, entered, left, with...)}
 	}
 	fences := func(a, b uint64) []lease { return []lease{in(a, 1009, 1010, 1012), in(b, 1035, 1040, 1041)} }
+	known := func(called, entered int64) []lease {
+		other := of(2, entered, entered, under(0), func(l *lease) { l.Key, l.Called = "another", ns(called) })
+		return []lease{other, in(1030_000, 1009, 1010, 1012), in(1025_500, 1025, 1026, 1027)}
+	}
 	passedOn := func(with ...func(*lease)) []lease {
 		return []lease{in(2, 1009, 1010, 1012), in(1, 1015, 1016, 1017, with...)}
 	}
@@ -94,6 +98,7 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 		twice  bool // two servers may have granted, while data may have been lost
 		steps  []stepIn
 		same   bool // the holds are of one process
+		known  bool // the first and the last are
 		stops  []span
 	}{
 		"one after the other":     {holds: two(2, 1005, 1051, 1060)},
@@ -121,15 +126,27 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 		"not passed on":             {holds: passedOn(), losses: lossOf(1005, 1008), want: disorder},
 		"passed on, forgotten long": {holds: passedOn(local), losses: lossOf(700, 800), want: disorder},
 
-		"set back, and forgotten":             {holds: fences(1030_000, 1020_000), clocks: ahead, losses: lossOf(1025, 1028)},
-		"set back by less":                    {holds: fences(1019_000, 1009_000), clocks: clockAhead(9*time.Millisecond, 1020), losses: lossOf(1025, 1028), want: disorder},
-		"set back":                            {holds: fences(1030_000, 1020_000), clocks: ahead, want: disorder},
-		"set back, and forgotten long before": {holds: fences(1030_000, 1020_000), clocks: ahead, losses: lossOf(900, 901), want: disorder},
-		"forgotten":                           {holds: fences(1010_000, 1009_000), losses: lossOf(1025, 1028), want: disorder},
-		"ahead of a clock of before":          {holds: fences(1030_000, 1040_000), clocks: ahead},
-		"ahead by the number of calls":        {holds: fences(1010_003, 1040_000), calls: 3},
-		"further ahead":                       {holds: fences(1010_004, 1040_000), calls: 3, want: disorder},
-		"ahead by a minute":                   {holds: fences(1030_000, 61_040_000), clocks: ahead, calls: 3, want: disorder},
+		"set back, and forgotten":            {holds: fences(1030_000, 1020_000), clocks: ahead, losses: lossOf(1025, 1028)},
+		"set back by less":                   {holds: fences(1019_000, 1009_000), clocks: clockAhead(9*time.Millisecond, 1020), losses: lossOf(1025, 1028), want: disorder},
+		"set back by more than that":         {holds: fences(1041_000, 1020_000), clocks: ahead, want: disorder},
+		"set back, not known":                {holds: fences(1030_000, 1020_000), clocks: ahead},
+		"set back under its own fence":       {holds: fences(1030_000, 1020_000), clocks: ahead, same: true, want: disorder},
+		"set back, known":                    {holds: known(1003, 1006), clocks: ahead, known: true, want: disorder},
+		"set back, by another process":       {holds: known(1003, 1006), clocks: ahead},
+		"set back by less than a round trip": {holds: known(980, 1006), clocks: ahead, known: true},
+		"set back, known from its fence on":  {holds: known(1011, 1014), clocks: ahead, known: true, want: disorder},
+		"set back, known too late":           {holds: known(1021, 1022), clocks: ahead, known: true},
+		"set forward and back, not known":    {holds: known(1003, 1006), clocks: clocks{{eras: []era{{}, {ns(1007), 20e6, 20e6}, {ns(1020), 0, 0}}}}, known: true},
+		"set back before its fence, known":   {holds: known(1003, 1006), clocks: clocks{{eras: []era{{0, 30e6, 30e6}, {ns(1007), 20e6, 20e6}, {ns(1020), 0, 0}}}}, known: true},
+		"set back on one of two":             {holds: known(1003, 1006), clocks: append(clockAhead(0, 1), ahead...), known: true},
+		"forgotten":                          {holds: fences(1010_000, 1009_000), losses: lossOf(1025, 1028), want: disorder},
+		"ahead of a clock of before":         {holds: fences(1030_000, 1040_000), clocks: ahead},
+		"ahead by the number of calls":       {holds: fences(1010_003, 1040_000), calls: 3},
+		"further ahead":                      {holds: fences(1010_004, 1040_000), calls: 3, want: disorder},
+		"ahead by a round trip":              {holds: fences(1030_000, 3_060_003), clocks: ahead, calls: 3},
+		"ahead by more":                      {holds: fences(1030_000, 3_060_004), clocks: ahead, calls: 3, want: disorder},
+		"ahead by a tenth of a silence":      {holds: fences(1030_000, 3_063_103), clocks: ahead, calls: 3, same: true},
+		"ahead by more than that":            {holds: fences(1030_000, 3_063_104), clocks: ahead, calls: 3, same: true, want: disorder},
 
 		"fell: forgotten, and set back":    {holds: fell, clocks: ahead, losses: lossOf(1025, 1028), want: excused},
 		"fell: forgotten":                  {holds: fell, losses: lossOf(1025, 1028), want: overlap},
@@ -139,8 +156,8 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 
 		"twice: forgotten, and set back": {holds: twice, clocks: ahead, losses: lossOf(1025, 1028)},
 		"twice: forgotten":               {holds: twice, losses: lossOf(1025, 1028), want: disorder},
-		"twice: set back":                {holds: twice, clocks: ahead, want: disorder},
-		"twice: forgotten after it came": {holds: twice, clocks: ahead, losses: lossOf(1041, 1042), want: disorder},
+		"twice: set back":                {holds: twice, clocks: ahead, same: true, want: disorder},
+		"twice: forgotten after it came": {holds: twice, clocks: ahead, losses: lossOf(1041, 1042), same: true, want: disorder},
 
 		"a context that ends in time":            {holds: []lease{trusts(1099)}},
 		"a context a little late":                {holds: []lease{trusts(1102)}},
@@ -191,13 +208,20 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			holds := recordsOf(c.holds)
 			holds[0].process.stops = c.stops
+			if c.known {
+				holds[len(holds)-1].process = holds[0].process
+			}
 			if c.same {
 				holds[0].process = holds[1].process
 			}
 			for i := range c.losses {
 				c.losses[i].twice = c.twice
 			}
-			j := judge(map[string][]*record{judged: holds}, c.losses, c.steps, c.clocks, cmp.Or(c.calls, 100_000))
+			history := map[string][]*record{}
+			for _, h := range holds {
+				history[h.Key] = append(history[h.Key], h)
+			}
+			j := judge(history, c.losses, c.steps, c.clocks, cmp.Or(c.calls, 100_000))
 			all := len(j.disorder)
 			j.disorder = slices.DeleteFunc(j.disorder, func(what string) bool { return strings.Contains(what, "porcupine") })
 			assert.Equal(t, c.want, verdict{len(j.overlaps), j.excused, len(j.disorder), len(j.tooSoon), len(j.strayed), len(j.late)}, "%v", j.disorder)

@@ -16,13 +16,15 @@ const lateness = 2 * time.Second
 // judgement is what a history says about one key, or about all.
 type judgement struct {
 	clocks   clocks
-	calls    int // of all processes
+	calls    int                    // of all processes
+	replies  map[*process][]*record // holds from which it had a reply, in the order of their calls
 	overlaps []overlap
-	excused  int      // overlaps that data loss explains
-	disorder []string // fences that must not be
-	late     []string // contexts that ended after their lease
-	tooSoon  []string // locks that were granted before their MinHold had ended
-	strayed  []string // revocations that hit another, or nobody
+	excused  int              // overlaps that data loss explains
+	fell     map[*record]bool // under a fence that fell, as the clock was set back
+	disorder []string         // fences that must not be
+	late     []string         // contexts that ended after their lease
+	tooSoon  []string         // locks that were granted before their MinHold had ended
+	strayed  []string         // revocations that hit another, or nobody
 }
 
 // note notes what is wrong with a hold.
@@ -70,19 +72,81 @@ func (j *judgement) order(holds []*record, losses []loss) {
 	}
 }
 
-// setBack says whether a fence may be lower than an earlier one, b's, or equal: Redis lost that
-// one, and the clock of the lower one is before the clock of the earlier one.
+// setBack says whether a fence may be lower than an earlier one, b's, or equal: the clock of the lower one is before the
+// clock of the earlier one, and Redis lost the earlier one, or the lower one's process could not know that the clock had
+// been as far. So docs/protocol.md says.
 func (j *judgement) setBack(b, lower *record, losses []loss) bool {
 	back := j.clocks.spread(lower.asked, lower.Entered)
-	return back > 0 && time.Duration(b.Fence-lower.Fence)*time.Microsecond <= back &&
-		slices.ContainsFunc(losses, func(l loss) bool { return l.from <= lower.Entered && l.to >= b.asked })
+	if back <= 0 || time.Duration(b.Fence-lower.Fence)*time.Microsecond > back {
+		return false
+	}
+	lost := slices.ContainsFunc(losses, func(l loss) bool { return l.from <= lower.Entered && l.to >= b.asked })
+	if lost || !j.knew(lower, b) {
+		j.fell[lower] = true
+		return true
+	}
+	return false
 }
 
-// fences checks that none is further ahead of the highest clock that any server had than by
-// the number of holds since: fewer than there were calls.
+// roundTrip is what a reply takes at the most: the longest StoreTimeout of a worker.
+const roundTrip = 2 * time.Second
+
+// knew says whether the process of a hold had a reply from which it knew how far the clock was when a fence was given: it
+// had as high a fence of the key itself; or, of one server, it had any hold, and the clock was not set back from then until
+// the fence was given. If the process then saw that the clock was set back, it took no fence below what the clock would
+// have shown. If it did not, the step was smaller than the round trips of the two holds.
+func (j *judgement) knew(h, b *record) bool {
+	for _, r := range j.replies[h.process] {
+		if r.Entered > h.asked {
+			continue
+		}
+		if r.Key == h.Key && r.Fence >= b.Fence {
+			return true
+		}
+		low := j.clocks.lowest(r.Called, r.Entered)
+		if len(j.clocks) > 1 || low > j.clocks.lowest(r.Called, max(r.Entered, b.Entered)) {
+			continue
+		}
+		trips := r.Entered - r.Called + min(h.Entered-h.asked, int64(roundTrip)) + (h.Entered-r.Called)/1000
+		if int64(b.Fence)*1000 <= int64(low)+min(b.Entered, h.asked-trips) {
+			return true
+		}
+	}
+	return false
+}
+
+// heard notes from which holds their processes had a reply of Redis.
+func (j *judgement) heard(holds []*record) {
+	for _, h := range holds {
+		if !h.Local && h.Limit != shared {
+			j.replies[h.process] = append(j.replies[h.process], h)
+		}
+	}
+}
+
+// silence is the longest time for which a process may have had no reply, until an instant.
+func (j *judgement) silence(until int64) (longest int64) {
+	for _, holds := range j.replies {
+		last := int64(0)
+		for _, h := range holds { // in the order of their calls
+			if last > 0 && h.Called < until {
+				longest = max(longest, min(h.Entered, until)-last)
+			}
+			last = max(last, h.Called)
+		}
+	}
+	return longest
+}
+
+// fences checks that none is further ahead of what the highest clock that any server had would show than by
+// the number of holds since, fewer than there were calls; and, of a clock that was set, by a round trip and a tenth of the time
+// for which a process had no reply.
 func (j *judgement) fences(holds []*record) {
 	for _, h := range holds {
 		high := j.clocks.highest(h.Entered)/1000 + int64(j.calls)
+		if int64(h.Fence) > high && j.clocks != nil {
+			high = (j.clocks.wouldShow(h.Entered)+int64(roundTrip)+j.silence(h.Entered)/10)/1000 + int64(j.calls)
+		}
 		if ahead := int64(h.Fence) - high; ahead > 0 {
 			h.note(&j.disorder, "is further ahead of every clock than by the number of holds: by %v more", time.Duration(ahead)*time.Microsecond)
 		}
@@ -194,7 +258,13 @@ func (p *process) wasStopped(from, to int64) bool {
 
 // judge looks at every key.
 func judge(history map[string][]*record, all []loss, steps []stepIn, cs clocks, calls int) *judgement {
-	j := &judgement{clocks: cs, calls: calls}
+	j := &judgement{clocks: cs, calls: calls, replies: make(map[*process][]*record), fell: make(map[*record]bool)}
+	for _, holds := range history {
+		j.heard(holds)
+	}
+	for _, holds := range j.replies {
+		slices.SortFunc(holds, func(a, b *record) int { return cmp.Compare(a.Called, b.Called) })
+	}
 	for key, holds := range history {
 		losses := slices.DeleteFunc(slices.Clone(all), func(l loss) bool { return l.key != "" && l.key != key })
 		for _, h := range holds {

@@ -40,9 +40,9 @@ func (r *report) String() string {
   leases: %v
   not granted: %v
   %d faults: %v
-  held twice: %d, besides %d that Redis lost with its data (%d times)
+  held twice: %d, besides %d that Redis lost with its data (%d times); fences that fell with the clock: %d
   revoked or broken: %d, left behind: %d`, s.net.protocol, len(s.net.clocks), w.calls, s.workers.started, w.local, w.observed, w.outcomes, w.misses,
-		len(s.log), faults, len(r.judgement.overlaps), r.judgement.excused, len(s.losses), len(s.stepsIn), len(r.leftovers))
+		len(s.log), faults, len(r.judgement.overlaps), r.judgement.excused, len(s.losses), len(r.judgement.fell), len(s.stepsIn), len(r.leftovers))
 }
 
 // surroundings lists the leases of a key and the faults between two instants, which are in ns.

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ func (p *play) differs(more ...any) string {
 func (p *play) compare() {
 	p.check("reply", p.says(), p.reply)
 	p.compareLock()
-	p.compareLast()
+	p.compareEnded()
 	p.compareQueue()
 	p.compareSeen()
 	p.compareMessages()
@@ -39,9 +40,9 @@ func (p *play) compare() {
 // whether it is above the others.
 func (p *play) compareLoosely() {
 	p.check("reply", kind(p.says()), kind(p.reply))
-	if text, is := p.reply.(string); is && p.minted(0) {
-		fence, err := strconv.ParseInt(strings.TrimPrefix(text, "-"), 10, 64)
-		p.check("the fence is above all", true, err == nil && fence > max(p.fenceOf(p.last), p.fenceOf(p.floor)))
+	if words := strings.Fields(p.reply); p.what == asks && words[0] == "held" && p.minted(0) {
+		fence, err := strconv.ParseInt(words[1], 10, 64)
+		p.check("the fence is above all", true, err == nil && fence > max(p.fenceOf(p.ahead), p.fenceOf(p.floor)))
 	}
 	for o := range owner(owners) {
 		is := &p.k.claims[o]
@@ -52,22 +53,13 @@ func (p *play) compareLoosely() {
 	p.check("queue", modeltest.InOrder(p.places()), modeltest.InOrder(p.after.Queue))
 	p.check("notified", p.notified(), slices.DeleteFunc(p.messages, func(m string) bool { return strings.HasPrefix(m, "+") }))
 	p.check("the lock lives", p.k.taken(), p.after.LockTTL > 0 && p.after.LockTTL <= time.Hour)
-	for i, key := range []time.Duration{p.after.LockTTL, p.after.LastTTL, p.after.QueueTTL, p.after.SeenTTL, p.after.HoldersTTL} {
+	for i, key := range []time.Duration{p.after.LockTTL, p.after.QueueTTL, p.after.EndedTTL, p.after.SeenTTL, p.after.HoldersTTL} {
 		p.check("nothing lives for ever: "+modeltest.Keys[i], true, key <= 2*time.Hour)
 	}
 }
 
-// kind is what a reply says, apart from times.
-func kind(reply any) string {
-	switch r := reply.(type) {
-	case []any:
-		return "busy"
-	case string:
-		return "held"
-	default:
-		return fmt.Sprint(r)
-	}
-}
+// kind is the word that a reply begins with.
+func kind(reply string) string { return strings.Fields(reply)[0] }
 
 // notified are the owners that got a message of their grant.
 func (p *play) notified() (names []string) {
@@ -77,31 +69,36 @@ func (p *play) notified() (names []string) {
 	return names
 }
 
-func (p *play) compareLast() {
-	lives := max(p.before.LastTTL, p.lasting(p.fenceOf(p.k.last)))
-	released := ""
-	for i, was := range p.claims {
-		if p.k.claims[i].released {
-			if released = p.name(owner(i)); p.rounds && was.released {
-				released = p.claimOf(owner(i)) + "~3"
-			}
+func (p *play) compareEnded() {
+	want, sweeps, lives := map[string]float64{}, p.what == gives && p.inDoubt, p.before.EndedTTL
+	if ahead := p.fenceOf(p.k.ahead); p.k.ahead > 0 {
+		want["@fence"] = float64(ahead)
+		lives = max(lives, time.Duration(math.Ceil(float64(ahead-p.at)/1000)+1000)*time.Millisecond)
+	}
+	for o := range owner(owners) {
+		switch had, is := &p.claims[o], &p.k.claims[o]; {
+		case is.tombstone && !had.tombstone, is.tombstone && o == 0 && sweeps:
+			want[p.name(o)] = float64(p.at + 60_000_000)
+		case is.tombstone:
+			want[p.name(o)] = float64(p.at + 30_000_000)
 		}
 	}
-	if p.rests() {
-		lives = max(p.before.LastTTL, p.lasting(p.fenceOf(p.k.last))+p.rest())
+	if p.tombs {
+		if want["y-1"] = float64(p.at + 50_000_000); !sweeps {
+			want["z-1"] = float64(p.at - 7_000_000)
+		}
 	}
-	last := ""
-	if p.k.last > 0 || released != "" {
-		last = p.text(p.k.last) + " " + released + p.until(lives)
-		p.check("last lives", lives, p.after.LastTTL)
+	if sweeps {
+		lives = keeps
 	}
-	p.check("last", last, p.after.Last)
+	p.check("ended", want, p.after.Ended)
+	p.check("ended lives", lives, p.after.EndedTTL)
 }
 
 func (p *play) compareLock() {
 	lock, index := maps.Clone(p.after.Lock), map[string]float64{}
 	taken, _ := p.k.inside()
-	several := !p.k.resting && (taken > 1 || taken > 0 && p.several() && !p.k.emptied)
+	several := !p.k.resting && taken > 0 && p.k.claims[p.k.holder()].mode != exclusive
 	if several {
 		p.check("@fence", p.text(p.k.fence), lock["@fence"])
 		delete(lock, "@fence")
@@ -124,11 +121,16 @@ func (p *play) compareLock() {
 			continue
 		}
 		written := p.wasWritten(o)
-		lives = max(lives, written)
-		h := hold{depth: 1, fence: p.text(is.noted), ends: "0", ahead: p.minted(o) && p.fenceOf(is.noted) > p.at || !p.minted(o) && p.isAhead(o)}
+		if lives = max(lives, written); !several && written > 0 {
+			lives = time.Duration(p.ends(o, written)-p.at+999) / 1000 * time.Millisecond
+		}
+		until := p.ends(o, written)
+		since := p.at
+		if !p.minted(o) {
+			since = p.since(o)
+		}
+		h := hold{depth: 1, fence: p.text(is.noted), ends: strconv.FormatInt(since+1000*leaseOf(since, until), 10), ahead: p.minted(o) && p.fenceOf(is.noted) > p.at || !p.minted(o) && p.isAhead(o)}
 		if several {
-			until := p.ends(o, written)
-			h.ends = strconv.FormatInt(until, 10)
 			index[name], index["limit "+name] = float64(until), is.mode.score()
 		}
 		if written == ttl || written <= 0 && !p.acked {
@@ -152,9 +154,9 @@ func (p *play) compareRest(lock map[string]string) {
 			continue
 		}
 		words := strings.SplitN(value, " ", 5)
-		h := hold{fence: words[1], ends: words[2], meta: words[4], ahead: strings.Contains(words[3], "a")}
-		if p.rests() {
-			h.ends = strconv.FormatInt(p.at+p.rest().Microseconds(), 10)
+		h := hold{fence: words[1], ends: strconv.FormatInt(endOf(words), 10), meta: words[4], ahead: strings.Contains(words[3], "a")}
+		if p.rests() { // since the grant, unless the clock is before that now
+			h.ends, h.ahead = strconv.FormatInt(min(p.since(0), p.at)+minHold.Microseconds(), 10), h.ahead || p.since(0) > p.at
 		}
 		p.compareHold(lock[name], h, false, false)
 		delete(lock, name)
@@ -175,7 +177,7 @@ func (p *play) compareHold(value string, want hold, alone, revoked bool) {
 		p.check("a holder is there", true, value)
 		return
 	}
-	got := hold{fence: words[1], ends: words[2], meta: words[4], ahead: strings.Contains(words[3], "a")}
+	got := hold{fence: words[1], ends: strconv.FormatInt(endOf(words), 10), meta: words[4], ahead: strings.Contains(words[3], "a")}
 	if words[0] != "0" {
 		got.depth = 1
 	}
@@ -184,27 +186,11 @@ func (p *play) compareHold(value string, want hold, alone, revoked bool) {
 	if alone {
 		waits := len(modeltest.InOrder(p.after.Queue)) > 0
 		p.check("the next release looks at the queue", true, !waits || strings.Contains(words[3], "w"))
-		p.check("the next release looks at last", true, p.after.LastTTL <= keeps || strings.Contains(words[3], "l"))
 	}
 }
 
 func (p *play) compareQueue() {
-	want, sweeps := p.places(), p.what == gives && p.inDoubt
-	for o := range owner(owners) {
-		had, is := &p.claims[o], &p.k.claims[o]
-		switch {
-		case is.tombstone && !had.tombstone, is.tombstone && o == 0 && sweeps:
-			want[p.claimOf(o)] = float64(-p.at - 60_000_000)
-		case is.tombstone:
-			want[p.claimOf(o)] = float64(-p.at - 30_000_000)
-		}
-	}
-	if p.tombs {
-		if want["y-1"] = float64(-p.at - 50_000_000); !sweeps {
-			want["z-1"] = float64(-p.at + 7_000_000)
-		}
-	}
-	p.check("queue", want, p.after.Queue)
+	p.check("queue", p.places(), p.after.Queue)
 	for _, of := range []struct {
 		what        string
 		size        int
@@ -214,7 +200,7 @@ func (p *play) compareQueue() {
 		{"seen", len(p.after.Seen), p.before.SeenTTL, p.after.SeenTTL},
 	} {
 		lives := of.before
-		if p.k.joined || sweeps {
+		if p.k.joined {
 			lives = keeps
 		}
 		if of.size == 0 {
@@ -224,62 +210,54 @@ func (p *play) compareQueue() {
 	}
 }
 
-// compareSeen looks at when the claims that wait asked, and whether they know that they are in front.
+// newHead is the claim that came to be in front, and was not there, nor asked, before.
+func (p *play) newHead() string {
+	is := append(modeltest.InOrder(p.after.Queue), "")[0]
+	was := append(modeltest.InOrder(p.before.Queue), "")[0]
+	if is == p.name(0) || is == was && !(p.what == asks && p.queue && p.k.claims[0].holds && (!p.claims[0].holds || p.claims[0].lapsed) && p.broughtPlace() < p.before.Queue[was]) {
+		return ""
+	}
+	return is
+}
+
+// broughtPlace is where the owner joined the queue.
+func (p *play) broughtPlace() float64 {
+	place := p.newPlace()
+	for _, its := range []uint8{p.place, p.claims[0].place} {
+		if its > 0 {
+			place = min(place, p.placeOf(its))
+		}
+	}
+	return place
+}
+
+// compareSeen looks at when the claims that wait asked.
 func (p *play) compareSeen() {
-	seen := maps.Clone(p.after.Seen)
+	want, head := map[string]string{}, p.newHead()
 	for o := range owner(owners) {
 		name := p.name(o)
-		asked, there := seen[name]
-		delete(seen, name)
-		if p.check(fmt.Sprint(o, " is seen"), p.k.claims[o].queued, there); !there {
+		if !p.k.claims[o].queued {
 			continue
 		}
-		before := p.before.Seen[name]
-		switch {
-		case o == 0 && p.k.joined && p.unsubscribed:
-			before = fmt.Sprint(p.at, "-")
-		case o == 0 && p.k.joined:
-			if before = fmt.Sprint(p.at); p.frontAtFirst() < 2 {
-				before += "+"
+		want[name] = p.before.Seen[name]
+		if o == 0 && p.k.joined || name == head {
+			want[name] = fmt.Sprint(p.at)
+			if p.k.claims[o].marked {
+				want[name] += "-"
 			}
-		case asked != before && !strings.HasSuffix(before, "+"):
-			p.check(name+" was notified that it is in front", true, slices.Contains(p.messages, "+"+name))
-			asked = strings.TrimSuffix(strings.TrimSuffix(asked, "+"), fmt.Sprint(".", p.at))
-		}
-		p.check(name+" asked", before, asked)
-	}
-	if p.ghostStays() {
-		p.check("the dead one asked", p.before.Seen[p.dead()], seen[p.dead()])
-		delete(seen, p.dead())
-	}
-	p.check("nobody else is seen", map[string]string{}, seen)
-	for i, name := range modeltest.InOrder(p.after.Queue) {
-		if p.k.heads && i < 2 && name != p.name(0) {
-			p.check(name+" was notified that it is in front", true, strings.ContainsAny(p.after.Seen[name], "+-"))
 		}
 	}
+	if asked, seen := p.before.Seen[p.dead()]; p.ghostStays() && seen {
+		want[p.dead()] = asked
+	}
+	p.check("seen", want, p.after.Seen)
 }
 
-// frontAtFirst is how many were in front of the owner when it joined the queue.
-func (p *play) frontAtFirst() (n int) {
-	for name, place := range p.before.Queue {
-		if name != p.name(0) && place > 0 && place < p.after.Queue[p.name(0)] {
-			n++
-		}
-	}
-	return n
-}
-
+// compareMessages looks at who was asked to ask, and who was told that it is in front.
 func (p *play) compareMessages() {
-	var messages []string
-	for _, name := range p.messages {
-		first, is := strings.CutPrefix(name, "+")
-		if !is {
-			messages = append(messages, name)
-			continue
-		}
-		p.check(first+" knows that it is in front", true, strings.HasSuffix(p.after.Seen[first], "+"))
-		p.check(first+" did not know before", false, strings.HasSuffix(p.before.Seen[first], "+"))
+	want := p.notified()
+	if head := p.newHead(); head != "" && !strings.HasPrefix(head, "m") {
+		want = append(want, "+"+head)
 	}
-	p.check("notified", p.notified(), messages)
+	p.check("notified", want, p.messages)
 }

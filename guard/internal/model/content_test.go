@@ -30,7 +30,7 @@ import (
 const (
 	ttl     = 30 * time.Second
 	ack     = 2 * time.Second
-	keeps   = time.Minute // queue, seen, tombstones; last at least
+	keeps   = time.Minute // queue, seen, tombstones
 	ownLeft = 20 * time.Second
 	ackLeft = 1500 * time.Millisecond
 	qLeft   = 40 * time.Second
@@ -45,36 +45,29 @@ type variant struct {
 	name      string
 	ghost     string // how the dead claim died, if there is one: deaf, stale, unseen, mute
 	second    bool   // it is second in the queue, not first
-	unaware   bool   // those in front do not know that they are
 	acked     bool   // the holder was granted the lock, and did not ask yet
-	left      bool   // the holder is the last of several
 	edge      bool   // the holders that have expired did so just now
 	marked    bool   // fences were ahead of the clock
 	longer    bool   // a hold lives longer than it has to
-	longLast  bool   // last does
 	farPlaces bool   // places are ahead of the clock
 	tombs     bool   // there are tombstones of other owners, one of which has expired
-	rounds    bool   // owners are rounds of claims on a quorum
 	anywhere  bool   // PUBLISH does not count all receivers
 }
 
 var variants = []variant{
 	{name: "plain"},
 	{name: "a deaf one in front", ghost: "deaf"},
-	{name: "a stale one in front", ghost: "stale", unaware: true},
+	{name: "a stale one in front", ghost: "stale"},
 	{name: "one in front that never asked", ghost: "unseen"},
 	{name: "a silent one without a subscription in front", ghost: "mute"},
-	{name: "a deaf one in second place", ghost: "deaf", second: true, unaware: true},
-	{name: "a stale one in second place", ghost: "stale", second: true, unaware: true},
-	{name: "those in front do not know", unaware: true, acked: true},
+	{name: "a deaf one in second place", ghost: "deaf", second: true},
+	{name: "a stale one in second place", ghost: "stale", second: true},
+	{name: "a grant that was not asked for yet", acked: true},
 	{name: "places ahead of the clock", farPlaces: true},
-	{name: "left of several", left: true},
 	{name: "at the last moment", edge: true, longer: true},
-	{name: "a last that lives longer", longLast: true},
 	{name: "a fence ahead of the clock", marked: true},
 	{name: "tombstones of others", tombs: true},
-	{name: "rounds of a quorum", rounds: true},
-	{name: "on a cluster", anywhere: true, unaware: true},
+	{name: "on a cluster", anywhere: true},
 }
 
 // fits says whether a variant says anything about a call, and changes nothing else: a claim that gives up
@@ -87,7 +80,7 @@ func (v *variant) fits(c *call) bool {
 		beside = beside || is.holds && is.mode != exclusive
 	}
 	ghost := c.what == asks || c.what == gives && c.claims[0].holds
-	return (v.ghost == "" || ghost) && (v.ghost != "mute" || !beside) && (!v.second && !v.farPlaces || waits) && (!v.rounds || !waits && !c.queue)
+	return (v.ghost == "" || ghost) && (v.ghost != "mute" || !beside) && (!v.second && !v.farPlaces || waits)
 }
 
 // play is a call of a script, and what becomes of it.
@@ -99,27 +92,20 @@ type play struct {
 	k        script
 	before   modeltest.Content
 	after    modeltest.Content
-	reply    any
+	reply    string
 	messages []string
 	wrong    []string
 }
 
 func newPlay(r *rules, c call, v *variant, at int64) *play {
 	p := &play{call: c, variant: v, at: at}
-	p.k = r.outcome(c, v.ghost != "" || v.tombs, v.ghost != "" && !v.second)
+	p.k = r.outcome(c, v.ghost != "", v.ghost != "" && !v.second)
 	p.before = p.found()
 	return p
 }
 
+// name is that of a claim. One that has no subscription is of an instance that nobody listens for.
 func (p *play) name(o owner) string {
-	if p.rounds {
-		return p.claimOf(o) + "~7"
-	}
-	return p.claimOf(o)
-}
-
-// claimOf names a claim. One that has no subscription is of an instance that nobody listens for.
-func (p *play) claimOf(o owner) string {
 	instance := "i"
 	if p.claims[o].marked || o == 0 && p.unsubscribed {
 		instance = "m"
@@ -193,19 +179,6 @@ func (p *play) places() map[string]float64 {
 	return all
 }
 
-// lasting is for how long last is to live.
-func (p *play) lasting(fence int64) time.Duration {
-	return keeps + time.Duration(math.Ceil(float64(max(0, fence-p.at))/1000))*time.Millisecond
-}
-
-// until is what last says of its end.
-func (p *play) until(lives time.Duration) string {
-	if lives <= keeps {
-		return ""
-	}
-	return fmt.Sprint(" ", p.at+lives.Microseconds())
-}
-
 // rest is for how long a lock stays taken whose MinHold a release asks for. It was granted just
 // now, or a while ago.
 func (p *play) rest() time.Duration {
@@ -217,31 +190,45 @@ func (p *play) rest() time.Duration {
 
 func (p *play) isAhead(o owner) bool { return p.claims[o].outran || p.marked }
 
-// expiry is when a holder beside others expires.
+// since is when a holder was granted the lock.
+func (p *play) since(o owner) int64 {
+	if p.isAhead(o) {
+		return p.at - agoHeld.Microseconds()
+	}
+	return p.fenceOf(p.claims[o].noted)
+}
+
+// expiry is when a holder expires. Its lease is of whole milliseconds.
 func (p *play) expiry(o owner) int64 {
+	ends, since := p.expires(o), p.since(o)
+	if p.claims[o].lapsed {
+		return since + (ends-since)/1000*1000
+	}
+	return since + leaseOf(since, ends)*1000
+}
+
+func (p *play) expires(o owner) int64 {
 	switch {
 	case p.claims[o].lapsed && p.edge:
 		return p.at
 	case p.claims[o].lapsed:
-		return p.at - 1_000_000 - int64(o)
+		return p.at - 1_000_000 - int64(o)*1000
 	case p.acked:
-		return p.at + ackLeft.Microseconds() + int64(o)
+		return p.at + ackLeft.Microseconds() + int64(o)*1000
 	case p.longer:
-		return p.at + time.Hour.Microseconds() - int64(o)
+		return p.at + time.Hour.Microseconds() - int64(o)*1000
 	}
 	return p.at + ownLeft.Microseconds() + int64(o)*1_000_000
 }
 
-// several says whether those inside have times of their own.
+// several says whether those inside tolerate others.
 func (p *play) several() bool {
-	n, own := 0, p.left
 	for _, is := range p.claims {
-		if is.holds {
-			n++
-			own = own && is.mode != exclusive || is.lapsed || is.noted != p.fence
+		if is.holds && is.mode != exclusive {
+			return true
 		}
 	}
-	return n > 1 || n == 1 && own
+	return false
 }
 
 // score is the limit of a claim, as the index of holders has it.
@@ -254,43 +241,45 @@ func (m mode) score() float64 {
 
 // found is what the script finds.
 func (p *play) found() modeltest.Content {
-	c := modeltest.Content{Lock: map[string]string{}, Queue: map[string]float64{}, Seen: map[string]string{}, Holders: map[string]float64{}}
-	p.foundLast(&c)
+	c := modeltest.Content{
+		Lock: map[string]string{}, Queue: map[string]float64{}, Ended: map[string]float64{}, Seen: map[string]string{}, Holders: map[string]float64{},
+	}
+	p.foundEnded(&c)
 	p.foundQueue(&c)
 	flags := ""
-	if c.LastTTL > keeps {
-		flags = "l"
-	}
-	if (len(c.Seen) > 0 || p.ghost != "") && !p.several() {
-		flags += "w"
+	if (len(c.Queue) > 0) && !p.several() {
+		flags = "w"
 	}
 	ends := p.at + 1_000_000
 	for i, is := range p.claims {
-		if o := owner(i); is.holds {
-			ends = max(ends, p.foundHolder(&c, o, flags))
+		if is.holds {
+			ends = max(ends, p.foundHolder(&c, owner(i), flags))
 		}
 	}
-	switch {
-	case p.resting:
-		name := "r-1"
-		for i, is := range p.claims {
-			if is.released {
-				name = p.name(owner(i))
-			}
-		}
-		c.Lock[name] = fmt.Sprint("0 ", p.text(p.last), " ", p.at+restOne.Microseconds(), " ", orDash(flags), " of the last one")
-		c.LockTTL = restOne
-	case p.several():
-		c.Lock["@fence"] = p.text(p.fence)
+	if p.resting {
+		c.Lock["r-1"] = fmt.Sprint("0 ", p.text(p.now), " ", leaseOf(p.fenceOf(p.now), p.at+restOne.Microseconds()), " ", orDash(flags), " of the last one")
+		ends = p.at + restOne.Microseconds()
+	}
+	if len(c.Lock) > 0 {
 		c.LockTTL = time.Duration((ends-p.at+999)/1000) * time.Millisecond
 	}
-	if p.longer && len(c.Lock) > 0 && !p.resting {
-		c.LockTTL = time.Hour
-	}
 	if p.several() {
+		c.Lock["@fence"] = p.text(p.fence)
 		c.HoldersTTL = c.LockTTL
 	}
 	return c
+}
+
+// leaseOf is in ms, and endOf what it says of when a holder's time ends.
+func leaseOf(since, ends int64) int64 { return max(int64(math.Ceil(float64(ends-since)/1000)), 0) }
+
+func endOf(words []string) int64 {
+	since, _ := strconv.ParseInt(words[1], 10, 64)
+	if _, ahead, is := strings.Cut(strings.TrimRight(words[3], "rw"), "a"); is {
+		since, _ = strconv.ParseInt(ahead, 10, 64)
+	}
+	lease, _ := strconv.ParseInt(words[2], 10, 64)
+	return since + lease*1000
 }
 
 func orDash(flags string) string {
@@ -312,32 +301,30 @@ func (p *play) foundHolder(c *modeltest.Content, o owner, flags string) (expiry 
 	if is.revoked {
 		flags = "r" + flags
 	}
-	if p.several() {
-		expiry = p.expiry(o)
+	expiry = p.expiry(o)
+	if is.mode != exclusive {
 		c.Holders[p.name(o)], c.Holders["limit "+p.name(o)] = float64(expiry), is.mode.score()
-	} else if c.LockTTL = ackLeft; !p.acked {
-		c.LockTTL = ownLeft
 	}
-	c.Lock[p.name(o)] = fmt.Sprint("1 ", p.text(is.noted), " ", expiry, " ", orDash(flags), " ", meta)
+	c.Lock[p.name(o)] = fmt.Sprint("1 ", p.text(is.noted), " ", leaseOf(p.since(o), expiry), " ", orDash(flags), " ", meta)
 	return expiry
 }
 
-func (p *play) foundLast(c *modeltest.Content) {
-	released := ""
+// foundEnded writes down the tombstones, and the fence that is ahead of the clock.
+func (p *play) foundEnded(c *modeltest.Content) {
+	if p.ahead > 0 {
+		c.Ended["@fence"] = float64(p.fenceOf(p.ahead))
+	}
 	for i, is := range p.claims {
-		if is.released {
-			if released = p.claimOf(owner(i)); p.rounds {
-				released += "~3"
-			}
+		if is.tombstone {
+			c.Ended[p.name(owner(i))] = float64(p.at + 30_000_000)
 		}
 	}
-	if p.last == 0 && released == "" {
-		return
+	if p.tombs {
+		c.Ended["y-1"], c.Ended["z-1"] = float64(p.at+50_000_000), float64(p.at-7_000_000)
 	}
-	if c.LastTTL = p.lasting(p.fenceOf(p.last)); p.longLast {
-		c.LastTTL = time.Hour
+	if len(c.Ended) > 0 {
+		c.EndedTTL = qLeft
 	}
-	c.Last = p.text(p.last) + " " + released + p.until(c.LastTTL)
 }
 
 func (p *play) foundQueue(c *modeltest.Content) {
@@ -345,12 +332,6 @@ func (p *play) foundQueue(c *modeltest.Content) {
 		if is.place > 0 {
 			c.Queue[p.name(owner(i))] = p.placeOf(is.place)
 		}
-		if is.tombstone {
-			c.Queue[p.claimOf(owner(i))] = float64(-p.at - 30_000_000)
-		}
-	}
-	if p.tombs {
-		c.Queue["y-1"], c.Queue["z-1"] = float64(-p.at-50_000_000), float64(-p.at+7_000_000)
 	}
 	if p.second {
 		c.Queue[p.dead()] = c.Queue[modeltest.InOrder(c.Queue)[0]] + 1
@@ -365,11 +346,11 @@ func (p *play) foundQueue(c *modeltest.Content) {
 		case name == p.dead() && p.ghost == "stale":
 			asked = fmt.Sprint(p.at - 28_000_000)
 		case name == p.dead() && p.ghost == "mute":
-			asked = fmt.Sprint(p.at-1_500_001, "-")
+			asked = fmt.Sprint(p.at-5_000_001, "-")
 		case strings.HasPrefix(name, "m"):
 			asked = fmt.Sprint(p.at-300_000, "-")
-		case name != p.dead() && i < 2 && !p.unaware:
-			asked = fmt.Sprint(p.at-2_000_000, "+")
+		case name != p.dead() && i == 0:
+			asked = fmt.Sprint(p.at - 2_000_000)
 		}
 		c.Seen[name] = asked
 	}
@@ -381,6 +362,24 @@ func (p *play) foundQueue(c *modeltest.Content) {
 	}
 }
 
+// isPlain says whether all that the owner wants is in one letter, or in none.
+func (c *call) isPlain() bool {
+	return c.claims[0].mode == exclusive && c.place == 0 && c.floor == 0 && !c.inDoubt && !c.keep && !c.careful
+}
+
+// quick says whether a script may go the quick way: a plain claim finds nothing, or a plain release its hold alone.
+func (c *call) quick() bool {
+	if !c.isPlain() || c.resting || c.ahead > 0 || c.what == gives && !c.claims[0].holds {
+		return false
+	}
+	for i, is := range c.claims {
+		if is.place > 0 || is.tombstone || is.holds && (i > 0 || c.what != gives) {
+			return false
+		}
+	}
+	return c.what != renews
+}
+
 func (p *play) args() (name string, keys []string, args []any) {
 	self, prefix, ms := p.name(0), "1c:", ttl.Milliseconds()
 	if p.anywhere {
@@ -388,7 +387,7 @@ func (p *play) args() (name string, keys []string, args []any) {
 	}
 	switch p.what {
 	case asks:
-		place, flags := "", ""
+		place, mark := "-", " -"
 		if p.queue {
 			place = "0"
 		}
@@ -396,17 +395,28 @@ func (p *play) args() (name string, keys []string, args []any) {
 			place = fmt.Sprintf("%.0f", p.placeOf(p.place))
 		}
 		if p.unsubscribed {
-			flags = "u"
+			mark = " u"
 		}
-		return "acquire", modeltest.Keys, []any{self, ms, p.meta(0), p.text(p.floor), place, prefix, flags}
+		wants := place
+		switch plain := p.isPlain(); {
+		case plain && p.unsubscribed:
+			wants = "u"
+		case !plain:
+			wants += " " + p.text(p.floor) + mark
+		}
+		return "acquire", modeltest.Keys, []any{prefix, self, ms, p.meta(0), wants}
 	case gives:
-		keep := int64(0)
-		if p.keep {
-			keep = minHold.Milliseconds()
+		how := ""
+		if !p.isPlain() {
+			how = p.text(p.command.fence) + " " + strconv.FormatInt(int64(modeltest.Bit(p.keep))*minHold.Milliseconds(), 10) + [...]string{" -", " t"}[modeltest.Bit(p.inDoubt)] //nolint:gosec // a bit
 		}
-		return "release", modeltest.Keys, []any{self, ms, p.text(p.command.fence), modeltest.Bit(p.inDoubt), keep, prefix}
+		return "release", modeltest.Keys, []any{prefix, self, how}
 	}
-	return "renew", []string{modeltest.Keys[0], modeltest.Keys[4]}, []any{self, p.text(p.command.fence), ms, 1, p.meta(0)}
+	keys = modeltest.Keys[:1]
+	if p.claims[0].mode != exclusive {
+		keys = []string{modeltest.Keys[0], modeltest.Keys[4]}
+	}
+	return "renew", keys, []any{self, p.text(p.command.fence), ms, 1, p.meta(0)}
 }
 
 // wasWritten says for how long a holder was written down by the call, or 0.
@@ -425,17 +435,13 @@ func (p *play) wasWritten(o owner) time.Duration {
 	return 0
 }
 
-// ends is when a holder with an expiry of its own expires.
+// ends is when a holder expires.
 func (p *play) ends(o owner, written time.Duration) int64 {
-	was := &p.claims[o]
-	stays := was.holds && !was.lapsed
-	switch {
-	case written == 0 && p.several():
+	switch was := &p.claims[o]; {
+	case written == 0:
 		return p.expiry(o)
-	case stays && p.several():
+	case was.holds && !was.lapsed:
 		return max(p.expiry(o), p.at+written.Microseconds())
-	case stays:
-		return p.at + max(p.before.LockTTL, written).Microseconds()
 	}
 	return p.at + written.Microseconds()
 }
@@ -443,32 +449,38 @@ func (p *play) ends(o owner, written time.Duration) int64 {
 // rests says whether the call has the lock rest.
 func (p *play) rests() bool { return p.k.resting && !p.resting }
 
-// ghostStays says whether the dead claim is still there: it goes as soon as a command looks for the front.
-func (p *play) ghostStays() bool { return p.ghost != "" && !p.k.walks && !p.k.heads }
+// ghostStays says whether the dead claim is still there: it goes as soon as a command looks for the front, and finds it there.
+func (p *play) ghostStays() bool {
+	if p.ghost == "" || !p.k.walks && !p.k.heads {
+		return p.ghost != ""
+	}
+	first := slices.IndexFunc(p.claims[:], func(is known) bool { return is.place > 0 && p.placeOf(is.place)+1 == p.before.Queue[p.dead()] })
+	return p.second && p.k.claims[first].queued
+}
 
 // says is the reply that the model speaks of.
-func (p *play) says() any {
+func (p *play) says() string {
 	was, is := &p.claims[0], &p.k.claims[0]
 	held := was.holds && !was.lapsed
 	switch {
 	case p.what == renews && p.k.renewed:
-		return int64(1)
-	case p.what == renews && was.revoked:
-		return int64(2)
+		return "held " + fmt.Sprint(p.at)
+	case p.what == renews && held && was.revoked:
+		return "revoked"
 	case p.what == gives && held && was.revoked:
-		return int64(3)
+		return "revoked"
 	case p.what == gives && held && p.rests():
-		return int64(4)
+		return "kept"
 	case p.what == gives && held:
-		return int64(1)
-	case p.what == gives && !was.holds && was.released:
-		return int64(2)
-	case p.what != asks || p.k.ended:
-		return int64(0)
-	case is.holds && p.minted(0) && p.fenceOf(is.noted) > p.at, is.holds && !p.minted(0) && p.isAhead(0):
-		return "-" + p.text(is.noted)
+		return "released"
+	case p.what != asks:
+		return "lost"
+	case p.k.ended:
+		return "ended"
+	case is.holds && len(p.before.Ended) == 0 && p.ghost == "" && p.quick():
+		return "held " + p.text(is.noted) // which is the clock
 	case is.holds:
-		return p.text(is.noted)
+		return "held " + p.text(is.noted) + " " + fmt.Sprint(p.at)
 	}
 	return p.saysBusy()
 }
@@ -479,30 +491,32 @@ func (p *play) minted(o owner) bool {
 	return !was.holds || was.lapsed && p.wasWritten(o) != 0 || was.noted != is.noted
 }
 
-func (p *play) saysBusy() any {
+func (p *play) saysBusy() string {
 	place, front := "0", int64(0)
 	if p.queue {
 		place = fmt.Sprintf("%.0f", p.after.Queue[p.name(0)])
 		front = int64(slices.Index(modeltest.InOrder(p.after.Queue), p.name(0)))
 	}
-	left, next, latest := p.after.LockTTL.Milliseconds(), math.Inf(1), ""
-	for name := range p.after.Lock {
-		if ends, several := p.after.Holders[name]; name != "@fence" {
-			if several {
-				next = min(next, ends)
-			}
-			if before := p.after.Holders[latest]; latest == "" || ends > before || ends == before && name > latest {
-				latest = name
-			}
+	// Who can share the lock waits for the first that leaves, another one for the last.
+	ends, meta := int64(-1), ""
+	for name, value := range p.after.Lock {
+		words := strings.SplitN(value, " ", 5)
+		if name == "@fence" {
+			continue
+		}
+		its := endOf(words)
+		sooner := p.k.claims[0].limit() > 1
+		if ends < 0 || its != ends && (its < ends) == sooner || its == ends && words[4] != "" && (name > meta) {
+			ends, meta = its, words[4]
 		}
 	}
-	if p.k.claims[0].limit() > 1 && len(p.after.Holders) > 0 {
-		left = min(left, int64(math.Ceil((next-float64(p.at))/1000)))
-	}
-	meta := strings.SplitN(p.after.Lock[latest]+"     ", " ", 5)[4]
 	_, strictest := p.k.inside()
 	if strictest == math.MaxInt {
 		strictest = 0
 	}
-	return []any{left, strings.TrimSuffix(meta, "     "), place, front, int64(strictest), int64(modeltest.Bit(p.k.resting))} //nolint:gosec // a bit
+	left := (ends - p.at + 999) / 1000
+	if ends < 0 {
+		left = -1
+	}
+	return fmt.Sprint("busy ", left, " ", place, " ", front, " ", strictest, " ", modeltest.Bit(p.k.resting), " ", meta)
 }

@@ -39,14 +39,15 @@
 // lost or late. An instance loses its subscription, says so when it asks the next time, and may
 // get it back. Holds and grants expire as soon as nobody trusts them. Processes crash.
 // Claims are skipped while somebody wants them: because they were silent, or because no message
-// reaches them and they did not say so yet. Redis loses its data, and its clock steps back.
+// reaches them and they did not say so yet. Redis loses its data. Its clock steps back, also under a hold: of the
+// instances, some knew the old clock, and notice by their next reply with a time; others come later.
 //
 // # What is not
 //
 //   - Time. Whatever may happen after a while may happen at once, and a deadline passes
 //     before the hold expires: that is what counting it from the sending is for. So the renewal of an exclusive hold
 //     matters only when it is refused, a message no more than the pulse
-//     of the claim, and an ack window is as good as a ttl. Tombstones and last outlive
+//     of the claim, and an ack window is as good as a ttl. Tombstones outlive
 //     what is on the wire. That a silent one in front, which does not fit, is skipped after seconds is no state.
 //   - Values of fences, of the clock and of places. They are ranks, and something fits
 //     between any two: an instance does not hand over once each µs for long. A new place
@@ -61,11 +62,9 @@
 //   - The counter of nested calls, metadata, several ttls, a cluster, a quorum; the index of holders by their ends, which
 //     decides nothing. The replay has some of these.
 //
-// Three faults are excuses. Without its data, Redis does not know tombstones. When its
-// clock steps back to before fences that it has forgotten, it cannot know them; then
-// only callers that waited for a lease need a fence above that of the lease. And it does not step
-// back while a grant is in use, or on its way: the grant may be handed over under fences
-// that Redis does not know yet.
+// Three faults are excuses. Without its data, Redis does not know tombstones. If it loses its data while its clock is
+// before fences that it had, only callers that waited for a lease need a fence above that of the lease. And an instance that
+// did not know the clock before it stepped back cannot know that, until an instance that did has had the lock.
 //
 // # The scripts themselves
 //

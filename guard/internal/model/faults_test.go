@@ -11,6 +11,8 @@ func (r *rules) lapse(s *state, o owner) bool {
 	}
 	if c.lapsed = true; c.limit() == 1 {
 		c.holds = false // it was alone
+	} else if !c.outran && c.noted > s.now {
+		s.now = c.noted + gap/2 // its time counts from its fence, and has passed by the server's clock
 	}
 	if c.reply == held && !c.bereft {
 		c.reply = heldLate
@@ -103,7 +105,7 @@ func acquireArrives(as acquireCopies) func(r *rules, s *state, o owner) bool {
 		if as == unplaced {
 			place = 0
 		}
-		r.acquire(s, o, true, place)
+		r.acquire(s, o, true, place, r.floor(c)) // it was sent before the clock was set back
 		return true
 	}
 }
@@ -158,34 +160,55 @@ func (r *rules) flush(s *state, o owner) bool {
 	for i := range s.claims {
 		c := &s.claims[i]
 		c.bereft = c.phase == holding || c.reply == held
-		c.holds, c.queued, c.tombstone, c.released = false, false, false, false
+		c.holds, c.queued, c.tombstone = false, false, false
 	}
 	s.budget.flushes--
-	s.last, s.fence, s.unnotified, s.flushed = 0, 0, 0, true
+	s.ahead, s.fence, s.known, s.flushed = 0, 0, false, true
 	s.resting, s.owed = false, false
 	s.excused = s.excused || s.now < s.highest()
 	return true
 }
 
-// stepBack sets Redis's clock back, between grants: a clock that steps back during one
-// may come to be before fences that are handed over and not yet released. Expiries are of the clock, too.
+// stepBack sets Redis's clock back, at any time: also under a hold, under which fences are handed over that Redis
+// does not know. Expiries are of the clock, too: what has expired, and is there still, has not.
 func (r *rules) stepBack(s *state, o owner) bool {
-	if o != 0 || s.budget.steps == 0 || s.taken() {
+	if o != 0 || s.budget.steps == 0 || s.water > 0 {
 		return false
 	}
-	for i := range s.claims {
-		if c := &s.claims[i]; c.phase == holding || c.reply == held {
-			return false
-		}
-	}
 	s.budget.steps--
-	s.now = 1
-	s.excused = s.excused || max(s.last, s.unnotified) < s.highest()
+	s.water = max(s.now, s.ahead, s.highest()) + gap
+	s.now, s.known = 1, false
+	for i := range s.claims {
+		s.claims[i].unlapse()
+	}
+	for i := range s.instances {
+		in := &s.instances[i]
+		in.old, in.high = in.spoke, false
+	}
 	return true
 }
 
+// unlapse is what a step back does to a holder that has expired. One whose caller got the answer too late was released
+// by it, which is no step of its own.
+func (c *claim) unlapse() {
+	switch {
+	case !c.lapsed:
+	case c.phase == ended:
+		c.again = true
+	case c.phase == waiting && c.known == 0 && !c.inDoubt:
+		c.holds = false
+	}
+	c.lapsed = false
+}
+
+// hears is an answer that carries the time of Redis's clock.
+func (s *state) hears(o owner) {
+	in := s.of(o)
+	in.spoke, in.high, in.old = true, in.high || in.old, false
+}
+
 func (r *rules) catchUp(s *state, o owner) bool {
-	high := max(s.last, s.highest())
+	high := max(s.ahead, s.water, s.highest())
 	if o != 0 || s.now >= high {
 		return false
 	}

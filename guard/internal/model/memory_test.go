@@ -24,7 +24,7 @@ import (
 
 // isOfMemory says whether the store in memory knows anything of a variant.
 func (v *variant) isOfMemory() bool {
-	is := variant{name: v.name, ghost: v.ghost, second: v.second, unaware: v.unaware, farPlaces: v.farPlaces}
+	is := variant{name: v.name, ghost: v.ghost, second: v.second, farPlaces: v.farPlaces}
 	return *v == is && v.ghost != "unseen" && v.ghost != "mute"
 }
 
@@ -33,10 +33,16 @@ func (v *variant) isOfMemory() bool {
 // storetest.TestStore has rows for MinHold and revocation. After a holder that tolerates others, this store leaves a
 // dead claim where it is until it is in front.
 func (p *play) isReachable() bool {
-	var released, holds, living, revoked, beside bool
+	var holds, living, revoked, beside bool
 	waits, high := p.ghost != "", uint8(0)
+	if p.what == gives && p.command.fence > p.now && !p.careful { // its clock is not set back
+		return false
+	}
 	for _, is := range p.claims {
-		waits, released, revoked = waits || is.place > 0, released || is.released, revoked || is.revoked
+		if is.noted > p.now && !is.outran {
+			return false
+		}
+		waits, revoked = waits || is.place > 0, revoked || is.revoked
 		beside = beside || is.mode != exclusive
 		holds, living, high = holds || is.holds, living || is.holds && !is.lapsed, max(high, is.noted)
 	}
@@ -46,9 +52,9 @@ func (p *play) isReachable() bool {
 	case holds && !living && p.what == gives && p.claims[0].mode == exclusive: // the lock is free there, and not here
 		return false
 	case holds:
-		return high == p.fence && p.last == p.fence && p.ghost != "stale" && !released
+		return high == p.fence && (p.ahead == 0 || p.ahead == p.fence) && p.ghost != "stale"
 	}
-	return !released || !waits
+	return true
 }
 
 // limitOf is a mode in the words of a store.
@@ -75,17 +81,15 @@ func (p *play) claimed(by func(is known) uint8) (some []owner) {
 // bringAbout makes what the call finds, if it can.
 func (p *play) bringAbout(t *testing.T, m *modeltest.Memory) bool {
 	t.Helper()
-	before, tombstone := "r-1", false
+	const before = "r-1"
 	for o := range owner(owners) {
-		if is := &p.claims[o]; is.released {
-			before, tombstone = p.name(o), is.tombstone
-		} else if is.tombstone {
+		if is := &p.claims[o]; is.tombstone {
 			m.GiveBack(t, guardstore.Release{TTL: ttl, Owner: p.name(o), Tombstone: true, Limit: limitOf(is.mode)})
 		}
 	}
 	holders, waiting := p.claimed(func(is known) uint8 { return is.noted }), p.claimed(func(is known) uint8 { return is.place })
 	if len(holders) == 0 {
-		m.Ask(t, guardstore.Claim{Owner: before, TTL: time.Hour, FenceAbove: max(p.fenceIn(p.last), 1) - 1})
+		m.Ask(t, guardstore.Claim{Owner: before, TTL: time.Hour, FenceAbove: max(p.fenceIn(p.ahead), 1) - 1})
 		sleepUntil(p.at - map[bool]int64{true: 28_000_000, false: 14_000_000}[p.ghost == "stale"])
 	}
 	for _, o := range holders {
@@ -109,7 +113,7 @@ func (p *play) bringAbout(t *testing.T, m *modeltest.Memory) bool {
 	case len(waiting) > 0 || p.ghost != "":
 		m.Drop(modeltest.MemoryKey)
 	default:
-		m.GiveBack(t, guardstore.Release{TTL: ttl, Owner: before, Tombstone: tombstone})
+		m.GiveBack(t, guardstore.Release{TTL: ttl, Owner: before})
 	}
 	sleepUntil(p.at)
 	m.Forget()
@@ -161,9 +165,9 @@ func (r *rules) inMemory(t *testing.T, c one) (wrong string, done bool) {
 		p.compareAnswer(m.Ask(t, claim))
 	case gives:
 		got := m.GiveBack(t, guardstore.Release{TTL: ttl, Owner: self, Fence: p.fenceIn(p.command.fence), Tombstone: p.inDoubt, Limit: limit})
-		p.check("status", map[any]guardstore.ReleaseStatus{
-			int64(1): guardstore.ReleaseDone, int64(2): guardstore.ReleaseAlready, int64(0): guardstore.ReleaseLost,
-		}[p.says()], got.Status)
+		p.check("status", map[string]guardstore.ReleaseStatus{
+			"released": guardstore.ReleaseDone, "lost": guardstore.ReleaseLost,
+		}[kind(p.says())], got.Status)
 	default:
 		grant := guardstore.Grant{Key: modeltest.MemoryKey, Owner: self, Fence: p.fenceIn(p.command.fence), TTL: ttl, Depth: 1, Limit: limit, Metadata: p.meta(0)}
 		p.check("renewed", p.k.renewed, m.Renew(ctx, []guardstore.Grant{grant})[0].Held)
@@ -235,20 +239,20 @@ func (p *play) compareLeft(t *testing.T, m *modeltest.Memory) {
 	}
 	for o := range owner(owners) {
 		is := &p.k.claims[o]
-		if hasEnded := is.tombstone || is.released; !is.holds && (hasEnded || sole) {
+		if hasEnded := is.tombstone; !is.holds && (hasEnded || sole) {
 			reply := m.Ask(t, guardstore.Claim{Owner: p.name(o), TTL: ttl, Limit: limitOf(is.mode)})
 			p.check(fmt.Sprint(o, " has ended"), hasEnded, reply.Status == guardstore.ClaimFinished)
 		}
 	}
 	if len(queue) == 0 {
-		high := p.fenceOf(p.k.last)
-		if inside > 0 {
-			high = max(high, p.fenceOf(p.k.fence))
+		high := max(p.fenceOf(p.k.ahead), p.fenceOf(p.k.fence), p.fenceOf(p.fence)) // this store forgets none
+		if p.what == gives {
+			high = max(high, p.fenceOf(p.command.fence))
 		}
 		m.Drop(modeltest.MemoryKey)
 		p.check("the next fence", max(p.at, high+1), m.Ask(t, guardstore.Claim{Owner: "p-2", TTL: ttl}).Fence)
 	}
-	if self := &p.k.claims[0]; p.what == gives && !p.claims[0].holds && !self.tombstone && !self.released {
+	if self := &p.k.claims[0]; p.what == gives && !p.claims[0].holds && !self.tombstone {
 		reply := m.Ask(t, guardstore.Claim{Owner: p.name(0), TTL: ttl, Limit: limitOf(self.mode)})
 		p.check("it is over", false, reply.Status == guardstore.ClaimFinished)
 	}

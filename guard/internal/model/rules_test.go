@@ -6,26 +6,24 @@ import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
 type rules struct {
 	// Scripts.
 	releaseFreesAnyones  bool // release does not ask whose the lock is
-	releaseForgetsFence  bool // release does not write the lease's fence to last
-	endForgetsReleased   bool // the owner that released last has not ended
+	releaseForgetsFence  bool // release does not remember a fence that is ahead of the clock
 	endForgetsTombstones bool // an owner with a tombstone has not ended
 	takeBarges           bool // acquire takes a free lock past the queue
-	takeIgnoresLast      bool // a fence is above the clock, but not above last
-	takeIgnoresClock     bool // a fence is above last, but not above the clock
+	fenceIgnoresEnded    bool // a fence is above the clock, but not above one that is remembered
+	takeIgnoresClock     bool // a fence is above what is remembered, but not above the clock
 	grantHasNoEnd        bool // a grant waits for ever for its owner to ask
 	joinForgetsPlace     bool // a claim that was skipped queues last
 	joinKeepsWorsePlace  bool // a claim does not get its place back once it is queued after it
 	confirmsAnyFence     bool // a hold is confirmed whatever the claim says its fence must be above
 	restIsIgnored        bool // release frees a lock whose MinHold has not ended
 	restGrants           bool // release passes it on
-	restForgetsFence     bool // release does not write the lease's fence to last then
 	lostKeeps            bool // the release of an owner without the lock keeps it taken
 	revokedRests         bool // a MinHold keeps a lock taken that was revoked
 	confirmsRevoked      bool // acquire confirms a hold that was revoked
 	renewsRevoked        bool // renew renews it
 	revokeFrees          bool // a revocation deletes the hold
 	stepsInOnAny         bool // a revocation does not ask under which fence the lock is held
-	breakForgetsFence    bool // breaking a hold does not write its fence to last
+	breakForgetsFence    bool // breaking a hold does not remember a fence that is ahead of the clock
 	mutesAreDead         bool // a claim that no message reaches is skipped, however lately it asked
 	ownLimitIsIgnored    bool // a claim gets in whatever it tolerates itself
 	limitInsideIsIgnored bool // a claim gets in whatever those inside tolerate
@@ -34,7 +32,7 @@ type rules struct {
 	hashLivesAsTheLatest bool // the hash has the ttl of the latest holder, not the longest one
 	hashEndsWithOne      bool // the release of one frees the lock
 	fencesRepeat         bool // fences of one instant are the same
-	lastMissesFences     bool // a fence is not written to last
+	grantForgetsFence    bool // a fence that is ahead of the clock is not remembered
 	passesTheQueue       bool // a claim that does not wait gets in before those that wait
 	passesTheFront       bool // a claim that waits gets in before a live one in front that does not fit
 	confirmServesNobody  bool // a confirmation does not let in the claims that fit beside it
@@ -44,15 +42,17 @@ type rules struct {
 	renewalIgnoresFence  bool // a renewal does not ask under which fence the owner holds
 
 	// The instance.
-	trustsMessages    bool // works on a message, without asking
-	trustsLateAnswers bool // counts its deadline from the answer, not from the sending
-	neverTombstones   bool // forgets that an acquire may still be on its way
-	hasNoPulse        bool // asks again only after a message
-	dropsFloor        bool // does not say what the fence of a claim must be above
-	outrunsClock      bool // hands over locally without regard to the clock
-	handsOnAhead      bool // hands over locally under a fence that is ahead of the clock
-	handsOnKept       bool // hands over locally what is to stay taken
-	endedHasNoDepth   bool // a renewal after the work has ended writes a depth of 0
+	trustsMessages     bool // works on a message, without asking
+	trustsLateAnswers  bool // counts its deadline from the answer, not from the sending
+	neverTombstones    bool // forgets that an acquire may still be on its way
+	hasNoPulse         bool // asks again only after a message
+	dropsFloor         bool // does not say what the fence of a claim must be above
+	ignoresHighWater   bool // works under a fence that is below those from before the clock was set back
+	releasesCarelessly bool // does not say how high its fence is where the clock may be below it
+	outrunsClock       bool // hands over locally without regard to the clock
+	handsOnAhead       bool // hands over locally under a fence that is ahead of the clock
+	handsOnKept        bool // hands over locally what is to stay taken
+	endedHasNoDepth    bool // a renewal after the work has ended writes a depth of 0
 
 	watch *watch // no rule: sees what the scripts are called with
 }
@@ -85,7 +85,9 @@ func (s *state) breaks(p modeltest.Property) {
 
 // work begins the work of the next in line.
 func (s *state) work(o owner, fence uint8) {
-	c := &s.claims[o]
+	c, in := &s.claims[o], s.of(o)
+	// A process that did not know the old clock cannot know, and Redis knows once it was told.
+	excused := s.excused || c.low && !in.old && !in.high
 	n, least, alone := 1, c.limit(), c.limit() == 1
 	for i := range s.claims {
 		other := &s.claims[i]
@@ -95,12 +97,12 @@ func (s *state) work(o owner, fence uint8) {
 		switch strict := alone || other.limit() == 1; {
 		case other.bereft == c.bereft:
 			n, least = n+1, min(least, other.limit())
-		case strict && c.bereft == (fence > other.fence) && !s.excused:
+		case strict && c.bereft == (fence > other.fence) && !excused && !other.low:
 			// Of two that Redis would not have let in together, the one that it does not know
 			// any more has the lower fence.
 			s.breaks(fences)
 		}
-		if fence == other.fence && !s.excused {
+		if fence == other.fence && !excused {
 			s.breaks(fences)
 		}
 	}
@@ -113,7 +115,7 @@ func (s *state) work(o owner, fence uint8) {
 	if alone {
 		above = s.top
 	}
-	if fence <= c.fence || !s.excused && (fence == above || fence < above && !c.bereft) {
+	if fence <= c.fence || !excused && (fence == above || fence < above && !c.bereft) {
 		s.breaks(fences)
 	}
 	c.phase, c.reply, c.fence = holding, none, fence
@@ -135,8 +137,8 @@ func (s *state) check() {
 		if c.phase == holding && !c.bereft && misses {
 			s.breaks(unheld)
 		}
-		// A release that was given up unanswered, a crash and the loss of tombstones are reasons
-		// to keep something.
+		// A release that was given up unanswered, a clock before the expiry of a hold, a crash and the loss of
+		// tombstones are reasons to keep something.
 		if c.phase == ended && (c.holds && !c.lapsed || c.queued) && !c.again && !s.of(owner(o)).dead && !s.flushed {
 			s.breaks(zombie)
 		}

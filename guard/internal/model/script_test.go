@@ -8,7 +8,7 @@ type script struct {
 	*state
 
 	ticked bool
-	above  uint8 // what a fence must be above, :last apart
+	above  uint8 // what a fence must be above, apart from what Redis knows
 
 	// What the replay looks at.
 	ended         bool          // the owner is: nothing changed
@@ -29,7 +29,7 @@ func (k *script) tick() {
 	}
 }
 
-// floor is what a claim says that its fence must be above.
+// floor is what a claim says that its fence must be above: the fence of the lease that it waited for.
 func (r *rules) floor(c *claim) uint8 {
 	if r.dropsFloor || c.phase >= holding {
 		return 0
@@ -37,15 +37,23 @@ func (r *rules) floor(c *claim) uint8 {
 	return c.fence
 }
 
+// floorNow is floor, and the high water.
+func (r *rules) floorNow(s *state, o owner) uint8 {
+	if s.of(o).high && !r.ignoresHighWater {
+		return max(r.floor(&s.claims[o]), s.water)
+	}
+	return r.floor(&s.claims[o])
+}
+
 func (r *rules) hasEnded(c *claim) bool {
-	return c.released && !r.endForgetsReleased || c.tombstone && !r.endForgetsTombstones
+	return c.tombstone && !r.endForgetsTombstones
 }
 
 // acquire is what a claim sends to get in.
-func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
+func (r *rules) acquire(s *state, o owner, queue bool, place, floor uint8) script {
 	c, mute := &s.claims[o], queue && s.of(o).mute
-	r.watch.note(s, o, command{what: asks, queue: queue, place: place, floor: r.floor(c), unsubscribed: mute})
-	k := script{rules: r, state: s}
+	r.watch.note(s, o, command{what: asks, queue: queue, place: place, floor: floor, unsubscribed: mute})
+	k := script{rules: r, state: s, above: floor}
 	k.prune()
 	_, strictest := k.inside()
 	switch {
@@ -54,7 +62,6 @@ func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
 		return k
 	case !k.hasQueue() && k.fits(o), k.takeBarges && !k.taken():
 		if k.ended = k.hasEnded(c); !k.ended {
-			k.above = r.floor(c)
 			k.checkOvertaken(o)
 			c.queued = false
 			k.admit(o)
@@ -64,7 +71,7 @@ func (r *rules) acquire(s *state, o owner, queue bool, place uint8) script {
 		k.ended = true
 		return k
 	}
-	if k.above = r.floor(c); queue {
+	if queue {
 		k.join(o, place)
 		c.marked = mute
 	}
@@ -90,7 +97,7 @@ func (k *script) confirm(o owner) {
 		}
 		k.breaks(revived)
 	}
-	if k.above = k.floor(c); c.noted <= k.above && !k.confirmsAnyFence {
+	if c.noted <= k.above && !k.confirmsAnyFence {
 		k.mint(c)
 	}
 	k.above = 0
@@ -107,21 +114,26 @@ func (k *script) confirm(o owner) {
 // release is what a claim sends when it is done.
 func (r *rules) release(s *state, o owner) script {
 	c := &s.claims[o]
-	r.watch.note(s, o, command{what: gives, inDoubt: c.inDoubt && !r.neverTombstones, fence: c.fence, keep: c.keeps})
+	careful := s.of(o).high && c.fence > s.now && !r.releasesCarelessly
+	r.watch.note(s, o, command{what: gives, inDoubt: c.inDoubt && !r.neverTombstones, fence: c.fence, keep: c.keeps, careful: careful})
 	k := script{rules: r, state: s}
 	first, mine := k.first(), c.holds || k.releaseFreesAnyones && k.taken()
 	rests := mine && c.keeps && (!c.revoked || k.revokedRests)
 	if rests && c.revoked {
 		k.breaks(revived)
 	}
+	told := careful || c.keeps || c.inDoubt && !k.neverTombstones // the release says how high its fence is
+	if told && !k.releaseForgetsFence {
+		k.remember(c.fence)
+	}
 	if mine {
-		k.letOut(o, rests)
+		k.letOut(o, rests, told)
 	} else if c.keeps && k.lostKeeps && !k.taken() {
 		k.resting = true
 	}
 	c.queued = false
 	c.tombstone = c.tombstone || c.inDoubt && !k.neverTombstones
-	if first == nobody && !k.ghosts || !mine && first != o {
+	if first == nobody && !k.ghosts || !mine && first != o || !k.hasQueue() {
 		return k
 	}
 	k.prune()
@@ -143,21 +155,28 @@ func (r *rules) release(s *state, o owner) script {
 }
 
 // letOut is the end of a hold, unless that is to rest.
-func (k *script) letOut(o owner, rests bool) {
-	c, high := &k.claims[o], max(k.claims[o].fence, k.fence)
+func (k *script) letOut(o owner, rests, told bool) {
+	c := &k.claims[o]
+	// Unless it is told, the script looks at its flags first.
+	long := told || c.outran || c.revoked || c.limit() > 1 || k.first() != nobody || k.ghosts || k.cruft
+	if long && !k.releaseForgetsFence {
+		k.remember(c.noted)
+	}
+	k.known = k.known || k.of(o).high && c.fence > k.now && k.water > 0 && max(c.fence, c.noted) >= k.top
 	c.holds = false
 	k.emptied = !k.taken() || k.hashEndsWithOne || k.releaseFreesAnyones
 	for i := range k.claims {
 		k.claims[i].holds = k.claims[i].holds && !k.emptied
-		k.claims[i].released = false
-	}
-	if c.released = true; k.releaseForgetsFence || rests && k.restForgetsFence {
-		k.unnotified = high
-	} else {
-		k.last = high
 	}
 	if rests {
 		k.owed, k.resting = true, !k.restIsIgnored
+	}
+}
+
+// remember notes a fence that is ahead of the clock.
+func (k *script) remember(fence uint8) {
+	if fence > k.now {
+		k.ahead = max(k.ahead, fence)
 	}
 }
 
@@ -176,14 +195,7 @@ func (r *rules) renew(s *state, o owner) bool {
 }
 
 // hasQueue says whether there is anything in the queue.
-func (k *script) hasQueue() bool {
-	for i := range k.claims {
-		if c := &k.claims[i]; c.queued || c.tombstone {
-			return true
-		}
-	}
-	return k.cruft
-}
+func (k *script) hasQueue() bool { return k.first() != nobody || k.cruft }
 
 // prune drops expired holders.
 func (k *script) prune() {
@@ -269,14 +281,14 @@ func (k *script) admit(o owner) {
 	c.holds, c.lapsed, c.granted, c.revoked = true, false, false, false
 }
 
-// mint makes a fence above all that :last and the lock know of, and stores it in :last.
+// mint makes a fence above all that :ended and the lock know of, and remembers it if it is ahead of the clock.
 func (k *script) mint(c *claim) {
 	k.tick()
 	if !k.taken() {
 		k.fence = 0
 	}
-	high := max(k.last, k.fence, k.above)
-	if k.takeIgnoresLast {
+	high := max(k.ahead, k.fence, k.above)
+	if k.fenceIgnoresEnded {
 		high = max(k.fence, k.above)
 	}
 	fence := k.now
@@ -285,15 +297,11 @@ func (k *script) mint(c *claim) {
 			fence = high
 		}
 	}
-	c.noted, c.outran, k.fence = fence, fence > k.now, fence
-	if k.lastMissesFences {
-		k.unnotified = max(k.unnotified, fence)
-		return
+	c.noted, c.outran, c.low, k.fence = fence, fence > k.now, fence <= k.water && !k.known, fence
+	if !k.grantForgetsFence {
+		k.remember(fence)
 	}
-	k.last = fence
-	for i := range k.claims {
-		k.claims[i].released = false // last has another content now
-	}
+	k.known = k.known || k.water > 0 && fence > k.water
 }
 
 // grants has an owner asked to ask, if it is not self, and has a subscription: else it does so
@@ -355,12 +363,7 @@ func (r *rules) breakScript(s *state) {
 	c := &s.claims[o]
 	c.holds, c.bereft = false, c.phase == holding || c.reply == held
 	c.queued, c.tombstone, c.ended = false, true, true
-	if !r.breakForgetsFence {
-		s.last = max(s.last, s.fence)
-	} else {
-		s.unnotified = max(s.unnotified, s.fence)
-	}
-	for i := range s.claims {
-		s.claims[i].released = false
+	if s.fence > s.now && !r.breakForgetsFence {
+		s.ahead = max(s.ahead, s.fence)
 	}
 }

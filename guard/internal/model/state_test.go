@@ -22,7 +22,7 @@ type state struct {
 
 	// Redis. Holders and queue are noted at the claims.
 	now       uint8 // TIME
-	last      uint8 // the highest fence that :last remembers
+	ahead     uint8 // the highest fence that :ended remembers: it is ahead of the clock
 	fence     uint8 // the highest of those inside
 	resting   bool  // nobody holds, and a MinHold has not ended
 	named     uint8 // the fence in a command of an operator, which may arrive once more
@@ -34,13 +34,14 @@ type state struct {
 	budget budget // what may still happen
 
 	// What the properties look at, and nobody knows.
-	top        uint8 // the highest fence under which any work has begun
-	writer     uint8 // the same of work that tolerates nobody
-	unnotified uint8 // the fence that a command that breaks its rule did not tell :last
-	flushed    bool  // Redis has lost its data, tombstones included
-	excused    bool  // a fault left Redis no way to know how high fences are
-	owed       bool  // somebody was promised that the lock stays taken
-	broken     modeltest.Property
+	top     uint8 // the highest fence under which any work has begun
+	writer  uint8 // the same of work that tolerates nobody
+	water   uint8 // the high water: above all fences from before the clock was set back; 0: it has caught up
+	known   bool  // since then, a process that knew the old clock has told Redis of the highest fence
+	flushed bool  // Redis has lost its data, tombstones included
+	excused bool  // a fault left Redis no way to know how high fences are
+	owed    bool  // somebody was promised that the lock stays taken
+	broken  modeltest.Property
 }
 
 // budget bounds a search.
@@ -94,6 +95,10 @@ type instance struct {
 	dead bool  // the process, not its commands and not what Redis knows of it
 	line uint8 // callers that wait
 	mute bool  // no message reaches it
+
+	spoke bool // it knows a time of Redis's clock
+	old   bool // a time from before the clock was set back, and it did not notice that
+	high  bool // it did: it knows the high water
 }
 
 // claim is one owner.
@@ -127,12 +132,12 @@ type claim struct {
 	lapsed    bool  // it has expired, and the hash has it
 	noted     uint8 // its fence there
 	outran    bool  // when that was minted, the clock was before it
+	low       bool  // when that was minted, nobody had told Redis of the high water, which is above it
 	revoked   bool  // nobody is to renew the hold, nor to confirm it
 	queued    bool
 	place     uint8
 	marked    bool // its place says that it has no subscription
 	tombstone bool // has a tombstone
-	released  bool // :last names it
 }
 
 // phase is what an instance is doing with a claim.
@@ -155,6 +160,7 @@ const (
 	none reply = iota
 	held
 	heldLate // what it promised has ended
+	heldLow  // its fence is below the high water: the instance asks again
 )
 
 // acquireCopies is a set.
@@ -253,7 +259,9 @@ func (s *state) tidy(r *rules) {
 		s.tidyRedis(r, c)
 		if !s.lines() {
 			in.mute = in.mute && (c.phase == waiting || c.lateAcquire != 0)
-			in.dead = in.dead && c.phase != free // the next one is another process
+			if c.phase == free {
+				*in = instance{} // the next one is another process
+			}
 		}
 	}
 	if s.holder() == nobody {
@@ -262,7 +270,23 @@ func (s *state) tidy(r *rules) {
 	if !r.stepsInOnAny && (s.fence == 0 || s.named != s.fence) {
 		s.named = 0 // no hold has that fence again
 	}
+	if s.ahead <= s.now {
+		s.ahead = 0
+	}
+	s.tidyClocks()
 	s.rank()
+}
+
+// tidyClocks forgets the old clock once the new one has caught up.
+func (s *state) tidyClocks() {
+	if s.now > s.water && !slices.ContainsFunc(s.claims[:], func(c claim) bool { return c.low }) {
+		s.water, s.known = 0, false
+	}
+	for i := range s.instances {
+		in := &s.instances[i]
+		in.old, in.high = in.old && s.water > 0, in.high && s.water > 0
+		in.spoke = in.spoke && s.budget.steps > 0
+	}
 }
 
 func (s *state) tidyInstance(r *rules, c *claim) {
@@ -276,17 +300,17 @@ func (s *state) tidyInstance(r *rules, c *claim) {
 	if c.reply == heldLate && c.phase == waiting && !r.trustsLateAnswers {
 		c.reply = none // it asks again
 	}
-	if c.reply == none && !c.notified {
+	if (c.reply == none || c.reply == heldLow) && !c.notified {
 		c.got = 0
 	}
-	if c.phase != holding && c.reply == none {
+	if c.phase != holding && (c.reply == none || c.reply == heldLow) {
 		c.bereft, c.ahead = false, false
 	}
 	c.ahead = c.ahead && s.lines() && !r.handsOnAhead
 	if c.phase != releasing && c.phase != ended {
 		c.again = false
 	}
-	behind := c.phase < holding && s.budget.steps == 0 && s.now >= s.top // any fence will be above it
+	behind := c.phase < holding && s.budget.steps == 0 && s.water == 0 && s.now >= s.top // any fence will be above it
 	ended := c.phase > holding && !c.holds && !c.queued && c.lateAcquire == 0
 	if behind || ended {
 		c.fence = 0
@@ -296,9 +320,10 @@ func (s *state) tidyInstance(r *rules, c *claim) {
 func (s *state) tidyRedis(r *rules, c *claim) {
 	if !c.holds {
 		c.granted, c.lapsed, c.noted, c.outran, c.revoked = false, false, 0, false, false
+		c.low = c.low && (c.phase == holding || c.reply != none)
 	}
-	c.granted = c.granted && r.grantHasNoEnd // else it may end at any time, as may any hold
-	c.outran = c.outran && s.lines()         // else nobody hands over
+	c.granted = c.granted && r.grantHasNoEnd              // else it may end at any time, as may any hold
+	c.outran = c.outran && (s.lines() || c.noted > s.now) // else only its expiry goes by that
 	if !c.queued {
 		c.place, c.marked = 0, false
 	}
@@ -322,7 +347,6 @@ func (s *state) tidyRedis(r *rules, c *claim) {
 	if c.phase == ended && !c.lateRelease {
 		c.inDoubt, c.fence = false, 0
 	}
-	c.released = c.released && c.lateAcquire != 0
 	c.tombstone = c.tombstone && c.lateAcquire != 0
 	if done && !c.lateRelease && !c.lateRenew {
 		*c = claim{}
@@ -336,7 +360,7 @@ func (s *state) tidyRedis(r *rules, c *claim) {
 func (s *state) rank() {
 	var places [2 * owners]*uint8
 	var fences [7 + 4*owners]*uint8
-	copy(fences[:], []*uint8{&s.now, &s.last, &s.fence, &s.top, &s.writer, &s.unnotified, &s.named})
+	copy(fences[:], []*uint8{&s.now, &s.ahead, &s.fence, &s.top, &s.writer, &s.water, &s.named})
 	for i := range s.claims {
 		c := &s.claims[i]
 		places[2*i], places[2*i+1] = &c.known, &c.place
@@ -353,7 +377,7 @@ func (s *state) print() uint64 {
 	var each [owners]uint64
 	for i := range each {
 		in := s.of(owner(i))
-		each[i] = modeltest.Mix(s.claims[i].print() ^ (uint64(in.line)<<2 | modeltest.Bit(in.mute)<<1 | modeltest.Bit(in.dead)))
+		each[i] = modeltest.Mix(s.claims[i].print() ^ (uint64(in.line)<<5 | bits(in.mute, in.dead, in.spoke, in.old, in.high)))
 	}
 	for i := 0; s.lines() && i < owners; i += slots {
 		a, b := each[i], each[i+1]
@@ -361,9 +385,9 @@ func (s *state) print() uint64 {
 	}
 	slices.Sort(each[:])
 	b := &s.budget
-	h := modeltest.Pack(s.now, s.last, s.fence, s.top, s.writer, s.unnotified, s.named)
+	h := modeltest.Pack(s.now, s.ahead, s.fence, s.top, s.writer, s.water, s.named)
 	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6, b.keeps|b.mutes<<4, b.revokes|b.breaks<<4)
-	h = modeltest.Mix(h) ^ bits(s.resting, s.lateBreak, s.flushed, s.excused, s.owed, s.broken != "")
+	h = modeltest.Mix(h) ^ bits(s.resting, s.lateBreak, s.flushed, s.excused, s.owed, s.known, s.broken != "")
 	for _, word := range each {
 		h = modeltest.Mix(h) ^ word
 	}
@@ -374,7 +398,7 @@ func (c *claim) print() uint64 {
 	h := modeltest.Pack(uint8(c.mode)<<4|uint8(c.phase), uint8(c.reply), c.got, c.fence, c.grant, c.noted, c.known<<4|c.place, uint8(c.lateAcquire))
 	return modeltest.Mix(modeltest.Mix(h) ^ bits(
 		c.ahead, c.notified, c.direct, c.inDoubt, c.again, c.bereft, c.keeps, c.ended, c.lateRelease, c.lateRenew,
-		c.holds, c.granted, c.lapsed, c.outran, c.revoked, c.queued, c.marked, c.tombstone, c.released,
+		c.holds, c.granted, c.lapsed, c.outran, c.low, c.revoked, c.queued, c.marked, c.tombstone,
 	))
 }
 

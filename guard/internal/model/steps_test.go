@@ -128,7 +128,7 @@ func (r *rules) askForGrant(s *state, o owner) bool {
 // be sent then, that is no state. The same goes for answers that say "busy".
 func (r *rules) ask(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != waiting || c.reply != none || r.hasNoPulse && c.known > 0 && !c.notified {
+	if c.phase != waiting || c.reply != none && c.reply != heldLow || r.hasNoPulse && c.known > 0 && !c.notified {
 		return false
 	}
 	if c.holds && c.revoked && !r.confirmsRevoked || c.ended {
@@ -138,9 +138,13 @@ func (r *rules) ask(s *state, o owner) bool {
 		s.breaks(outcast)
 	}
 	before := c.known
-	r.acquire(s, o, !c.direct, c.known)
-	if c.notified = false; c.holds {
-		c.reply, c.got, c.ahead = held, c.noted, c.outran
+	r.acquire(s, o, !c.direct, c.known, r.floorNow(s, o))
+	if c.notified, c.reply = false, none; c.holds {
+		if s.hears(o); s.of(o).high && c.noted <= s.water && !r.ignoresHighWater {
+			c.reply = heldLow
+			return true
+		}
+		c.reply, c.got, c.ahead = held, c.noted, c.noted > s.now
 		return true
 	}
 	if first := s.first(); (first == o || c.direct && first == nobody) && s.tolerable(c) {
@@ -177,7 +181,7 @@ func (r *rules) missMessage(s *state, o owner) bool {
 func (r *rules) begin(s *state, o owner) bool {
 	c := &s.claims[o]
 	switch {
-	case c.phase != waiting || c.reply == none || c.reply == heldLate && !r.trustsLateAnswers:
+	case c.phase != waiting || c.reply == none || c.reply == heldLow || c.reply == heldLate && !r.trustsLateAnswers:
 		return false
 	case s.of(o).line == 0:
 		c.phase, c.reply, c.fence = releasing, none, 0
@@ -246,6 +250,7 @@ func (r *rules) renews(s *state, o owner) bool {
 	case c.phase != holding:
 		return false
 	case r.renew(s, o):
+		s.hears(o)
 		if c.bereft {
 			s.breaks(silent)
 		}

@@ -31,6 +31,7 @@ type command struct {
 	// release
 	inDoubt bool
 	keep    bool // it says that the lock is to stay taken
+	careful bool // the clock may be below its fence
 }
 
 // known is what Redis knows of a claim. An owner that is not in it is the same as any other, so owners
@@ -39,15 +40,15 @@ type known struct {
 	mode                           mode
 	holds, lapsed, outran, revoked bool
 	noted, place                   uint8
-	tombstone, released            bool
+	tombstone                      bool
 	marked                         bool // its place says that it has no subscription
 }
 
 // call is a command on what it finds.
 type call struct {
-	now, last, fence uint8
-	resting          bool
-	claims           [owners]known
+	now, ahead, fence uint8
+	resting           bool
+	claims            [owners]known
 	command
 }
 
@@ -71,17 +72,17 @@ func (w *watch) note(s *state, o owner, c command) {
 	if w == nil {
 		return
 	}
-	raw := rawCall{call{now: s.now, last: s.last, fence: s.fence, resting: s.resting, command: c}, o}
+	raw := rawCall{call{now: s.now, ahead: s.ahead, fence: s.fence, resting: s.resting, command: c}, o}
 	for i := range s.claims {
 		c := &s.claims[i]
-		k := known{c.mode, c.holds, c.lapsed, c.outran, c.revoked, c.noted, c.place, c.tombstone, c.released, c.marked}
+		k := known{c.mode, c.holds, c.lapsed, c.outran, c.revoked, c.noted, c.place, c.tombstone, c.marked}
 		if !c.queued {
 			k.place, k.marked = 0, false
 		}
 		if raw.what == renews { // it looks at holders only
-			k.place, k.marked, k.tombstone, k.released = 0, false, false, false
+			k.place, k.marked, k.tombstone = 0, false, false
 		}
-		if owner(i) != o && !k.holds && k.place == 0 && !k.tombstone && !k.released {
+		if owner(i) != o && !k.holds && k.place == 0 && !k.tombstone {
 			k = known{}
 		}
 		raw.claims[i] = k
@@ -99,13 +100,13 @@ func (raw rawCall) canonical() call {
 	self := c.claims[raw.of]
 	others := slices.Delete(slices.Clone(c.claims[:]), int(raw.of), int(raw.of)+1)
 	kind := func(k known) uint64 {
-		flags := uint8(bits(k.marked, k.holds, k.lapsed, k.tombstone, k.released, k.outran, k.revoked)) //nolint:gosec // seven bits
+		flags := uint8(bits(k.marked, k.holds, k.lapsed, k.tombstone, k.outran, k.revoked)) //nolint:gosec // six bits
 		return modeltest.Pack(k.place, k.noted, uint8(k.mode), flags)
 	}
 	slices.SortFunc(others, func(a, b known) int { return cmp.Compare(kind(b), kind(a)) })
 	c.claims = [owners]known(append([]known{self}, others...))
 
-	fences := []*uint8{&c.now, &c.last, &c.fence, &c.command.fence, &c.floor}
+	fences := []*uint8{&c.now, &c.ahead, &c.fence, &c.command.fence, &c.floor}
 	places := []*uint8{&c.place}
 	for i := range c.claims {
 		fences, places = append(fences, &c.claims[i].noted), append(places, &c.claims[i].place)
@@ -117,7 +118,7 @@ func (raw rawCall) canonical() call {
 
 // near is a call beside one that was found, for rules that are a second line of defence, or matter
 // within larger bounds only. A renewal has another fence than the hold. A release has handed the lock over under a
-// fence that is ahead of the clock, or had released, or does not hold the lock and wants it to stay taken. Who asks
+// fence that is ahead of the clock, or does not hold the lock and wants it to stay taken. Who asks
 // wants a fence above that of its hold, or brings a worse place than it has and wants a fence above all, or has ended.
 func (c call) near() call {
 	self := &c.claims[0]
@@ -125,39 +126,27 @@ func (c call) near() call {
 	case c.what == renews && self.holds:
 		c.command.fence = self.noted + 1
 	case c.what == gives && self.holds && self.mode == exclusive:
-		c.command.fence = max(c.now, c.last) + gap
+		c.command.fence, c.careful = max(c.now, c.ahead, self.noted)+gap, true
 	case c.what == gives && !self.holds && self.mode == exclusive && !c.keep:
 		c.keep = true
-	case c.what == gives && !self.holds && c.fence == 0 && c.last > 0:
-		c.release0()
 	case c.what != asks:
 	case self.holds:
 		c.floor = self.noted
 	case self.place > 0:
-		c.place, c.floor = self.place+2, max(c.now, c.last, c.fence)+gap
-	case c.fence == 0 && c.last > 0:
-		self.tombstone = false
-		c.release0()
+		c.place, c.floor = self.place+2, max(c.now, c.ahead, c.fence)+gap
 	default:
 		self.tombstone = true
 	}
 	return c
 }
 
-// release0 has owner 0 be the one that released last.
-func (c *call) release0() {
-	for i := range c.claims {
-		c.claims[i].released = i == 0
-	}
-}
-
 // outcome is what the model says of a call, where the queue has other things in it, or a dead claim in front.
 func (r *rules) outcome(c call, cruft, ghosts bool) script {
-	s := &state{now: c.now, last: c.last, fence: c.fence, resting: c.resting, cruft: cruft, ghosts: ghosts}
+	s := &state{now: c.now, ahead: c.ahead, fence: c.fence, resting: c.resting, cruft: cruft, ghosts: ghosts}
 	for i, is := range c.claims {
 		s.claims[i] = claim{
 			mode: is.mode, holds: is.holds, lapsed: is.lapsed, outran: is.outran, revoked: is.revoked, noted: is.noted,
-			queued: is.place > 0, place: is.place, marked: is.marked, tombstone: is.tombstone, released: is.released,
+			queued: is.place > 0, place: is.place, marked: is.marked, tombstone: is.tombstone,
 		}
 	}
 	self := &s.claims[0]
@@ -165,9 +154,10 @@ func (r *rules) outcome(c call, cruft, ghosts bool) script {
 	switch c.what {
 	case asks:
 		self.phase, self.fence = waiting, c.floor
-		return r.acquire(s, 0, c.queue, c.place)
+		return r.acquire(s, 0, c.queue, c.place, c.floor)
 	case gives:
 		self.phase, self.fence, self.inDoubt, self.keeps = releasing, c.command.fence, c.inDoubt, c.keep
+		s.instances[0].high = c.careful
 		return r.release(s, 0)
 	}
 	self.phase, self.grant = holding, c.command.fence

@@ -35,7 +35,7 @@ func (e AckError) Error() string {
 // too few know, or it is not known how many do.
 func (r AckWait) run(ctx context.Context, client redis.UniversalClient, c Command) (reply any, err error) {
 	send := func(inFull bool) (noRetryCmd, noRetryCmd) {
-		cmd := newCmd(ctx, c, inFull)
+		cmd := call{c}.pack(ctx, inFull)
 		wait := noRetryCmd{redis.NewCmd(ctx, "wait", r.N, r.Timeout.Milliseconds())}
 		pipe := client.Pipeline()
 		_, _ = pipe.Process(ctx, cmd), pipe.Process(ctx, wait) // only queues them
@@ -49,8 +49,11 @@ func (r AckWait) run(ctx context.Context, client redis.UniversalClient, c Comman
 	if cmd.Err() != nil {
 		return nil, cmd.Err()
 	}
+	if reply, err = only(c, cmd.Val()); err != nil {
+		return nil, err
+	}
 	if acks, ok := wait.Val().(int64); !ok || acks < int64(r.N) {
 		err = AckError{r, wait.Val(), wait.Err()}
 	}
-	return cmd.Val(), err
+	return reply, err
 }

@@ -179,20 +179,57 @@ func (c *Client) Pipeline(ctx context.Context, cmds []Command) []Reply {
 	var pipelines sync.WaitGroup
 	for addr, part := range c.nodes.part(ctx, cmds) {
 		pipelines.Go(func() {
-			l, calls := c.renewals, make([]packer, len(part))
+			l := c.renewals
 			if addr != "" {
 				l.server, l.failed = func() string { return addr }, c.nodes.onFailure
 			}
-			for n, i := range part {
-				calls[n] = single{cmds[i]}
-			}
-			for n, cmd := range l.exchange(ctx, calls) {
-				replies[part[n]].Value, replies[part[n]].Err = l.result(ctx, cmd)
-			}
+			c.pipe(ctx, &l, cmds, part, replies)
 		})
 	}
 	pipelines.Wait()
 	return replies
+}
+
+// pipe sends some of the commands: those of one script share calls of it, but on a cluster. What Redis did not do
+// as part of a call is sent by itself.
+func (c *Client) pipe(ctx context.Context, l *link, cmds []Command, which []int, replies []Reply) {
+	for apart := c.calls.unbatched.Load(); len(which) > 0; apart = true {
+		calls, parts := callsOf(cmds, which, apart)
+		which = nil
+		for n, cmd := range l.exchange(ctx, calls) {
+			part := parts[n]
+			if len(part) == 1 {
+				replies[part[0]].Value, replies[part[0]].Err = l.resultOf(ctx, cmds[part[0]], cmd)
+				continue
+			}
+			reply, err := l.result(ctx, cmd)
+			if ofOtherSlots(err) {
+				c.calls.unbatched.Store(true)
+			}
+			calls[n].unpack(reply, err,
+				func(i int, reply any, err error) { replies[part[i]] = Reply{reply, err} },
+				func(i int) { which = append(which, part[i]) })
+		}
+	}
+}
+
+// callsOf makes calls of some commands, of each by itself if they are to be apart. It returns their indexes, too.
+func callsOf(cmds []Command, which []int, apart bool) (calls []call, parts [][]int) {
+	open := make(map[*Script]int) // by which call more may go
+	for _, i := range which {
+		s := cmds[i].Script()
+		alone := apart || !s.many || cmds[i].Alone()
+		at, is := open[s]
+		if alone || !is || len(calls[at]) == batchMost {
+			at = len(calls)
+			calls, parts = append(calls, nil), append(parts, nil)
+		}
+		if !alone {
+			open[s] = at
+		}
+		calls[at], parts[at] = append(calls[at], cmds[i]), append(parts[at], i)
+	}
+	return calls, parts
 }
 
 // Reply is the answer to one command of a pipeline.

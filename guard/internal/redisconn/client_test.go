@@ -88,16 +88,14 @@ func (s *fakeServer) scripts() (sent []string) {
 // of is a command that the fakeServer knows by a name.
 func of(name string) Scripted { return NewScript("the script").With([]string{"key"}, name) }
 
-// batched goes along with others of its kind.
+// batched goes along with others of its script.
 type batched struct{ Scripted }
 
-var testBatch = &Batch{Script: NewScript("the batch"), Args: func(words []any, c Command) []any { return c.Args(words) }}
+func (batched) Alone() bool { return false }
 
-func (batched) Batch() *Batch { return testBatch }
+var scriptOfMany = NewScriptOfMany("the script of many")
 
-func batchedOf(name string) batched {
-	return batched{NewScript("the script").With([]string{"a", "b", "c"}, name)}
-}
+func batchedOf(name string) batched { return batched{scriptOfMany.With([]string{"a", "b"}, name)} }
 
 var paths = map[string]func(ctx context.Context, c *Client) (any, error){
 	"alone": func(ctx context.Context, c *Client) (any, error) { return c.Do(ctx, of("it")) },
@@ -167,11 +165,10 @@ func TestClient_ABatchThatIsNotDone(t *testing.T) {
 		sent  int
 		loose bool // later ones go by themselves, too
 	}{
-		"done":         {batch: func(p *resp.Peer, _ string) { p.WriteLen(2); p.WriteInt(7); p.WriteInt(0) }, want: replies{BatchReply(7), BatchReply(0)}, sent: 1},
-		"one is not":   {batch: func(p *resp.Peer, _ string) { p.WriteLen(2); p.WriteInt(-1); p.WriteInt(8) }, want: replies{"did x", BatchReply(8)}, sent: 2},
+		"done":         {batch: func(p *resp.Peer, _ string) { p.WriteLen(2); p.WriteInt(7); p.WriteInt(0) }, want: replies{int64(7), int64(0)}, sent: 1},
+		"one is not":   {batch: func(p *resp.Peer, _ string) { p.WriteLen(2); p.WriteNull(); p.WriteInt(8) }, want: replies{"did x", int64(8)}, sent: 2},
 		"no list":      {batch: func(p *resp.Peer, _ string) { p.WriteInt(1) }, want: replies{"did x", "did y"}, sent: 3},
 		"short":        {batch: func(p *resp.Peer, _ string) { p.WriteLen(1); p.WriteInt(1) }, want: replies{"did x", "did y"}, sent: 3},
-		"words":        {batch: func(p *resp.Peer, _ string) { p.WriteLen(2); p.WriteInt(1); p.WriteBulk("1") }, want: replies{BatchReply(1), "did y"}, sent: 2},
 		"refused":      {batch: func(p *resp.Peer, _ string) { p.WriteError("ERR no") }, want: replies{"did x", "did y"}, sent: 3},
 		"of no slot":   {batch: func(p *resp.Peer, _ string) { p.WriteError("CROSSSLOT Keys") }, want: replies{"did x", "did y"}, sent: 3, loose: true},
 		"not answered": {batch: func(p *resp.Peer, _ string) { p.Close() }, want: replies{nil, nil}, sent: 1},
@@ -183,33 +180,59 @@ func TestClient_ABatchThatIsNotDone(t *testing.T) {
 			p.WriteLen(2)
 			p.WriteInt(1)
 			p.WriteInt(2)
-		}, want: replies{BatchReply(1), BatchReply(2)}, sent: 2},
+		}, want: replies{int64(1), int64(2)}, sent: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
-				first := true
-				s.answer = func(p *resp.Peer, command, of string) {
-					if first || command == "EVAL" {
-						first = false
-						test.batch(p, command)
-						return
+				for path, send := range map[string]func(context.Context, []Command) []Reply{"together": c.Together, "pipeline": c.Pipeline} {
+					c.calls.unbatched.Store(false)
+					first := true
+					s.answer = func(p *resp.Peer, command, of string) {
+						if first || command == "EVAL" {
+							first = false
+							test.batch(p, command)
+							return
+						}
+						p.WriteLen(1)
+						p.WriteInline("did " + of)
 					}
-					p.WriteInline("did " + of)
-				}
-				got := c.Together(t.Context(), []Command{batchedOf("x"), batchedOf("y")})
-				for i, want := range test.want {
-					assert.Equal(t, want, got[i].Value)
-					if want == nil {
-						requireBroken(t, got[i].Err)
-					} else {
-						require.NoError(t, got[i].Err)
+					got := send(t.Context(), []Command{batchedOf("x"), batchedOf("y")})
+					for i, want := range test.want {
+						assert.Equal(t, want, got[i].Value, path)
+						if want == nil {
+							requireBroken(t, got[i].Err)
+						} else {
+							require.NoError(t, got[i].Err, path)
+						}
 					}
+					assert.Len(t, s.scripts(), test.sent, path)
+					assert.Equal(t, test.loose, c.calls.unbatched.Load(), path)
 				}
-				assert.Len(t, s.scripts(), test.sent)
-				assert.Equal(t, test.loose, c.calls.unbatched.Load())
 			})
 		})
 	}
+}
+
+// One command of many is refused: the others are done.
+func TestClient_OneCommandOfACallIsRefused(t *testing.T) {
+	onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
+		s.answer = func(p *resp.Peer, _, of string) {
+			p.WriteLen(2)
+			p.WriteError("WRONGTYPE it is")
+			p.WriteInline("did " + of)
+		}
+		for path, send := range map[string]func(context.Context, []Command) []Reply{"together": c.Together, "pipeline": c.Pipeline} {
+			got := send(t.Context(), []Command{batchedOf("x"), batchedOf("y")})
+			require.EqualError(t, got[0].Err, "WRONGTYPE it is", path)
+			assert.Equal(t, Reply{"did y", nil}, got[1], path)
+		}
+		s.answer = func(p *resp.Peer, _, _ string) { p.WriteLen(1); p.WriteError("WRONGTYPE it is") }
+		_, err := c.Do(t.Context(), batchedOf("x"))
+		require.EqualError(t, err, "WRONGTYPE it is")
+		s.answer = func(p *resp.Peer, _, _ string) { p.WriteLen(1); p.WriteNull() }
+		_, err = c.Do(t.Context(), batchedOf("x"))
+		require.ErrorContains(t, err, "unexpected reply")
+	})
 }
 
 // Commands that share a write have replies of their own; one whose caller has left is not sent.

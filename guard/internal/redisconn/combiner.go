@@ -228,12 +228,12 @@ func (c *combiner) sendAll(taken []pending) {
 		c.answer(alone[0], reply, err)
 		return
 	}
-	calls := make([]packer, 0, len(batches)+len(alone))
+	calls := make([]call, 0, len(batches)+len(alone))
 	for _, b := range batches {
-		calls = append(calls, b)
+		calls = append(calls, b.call)
 	}
 	for _, p := range alone {
-		calls = append(calls, single{p.command})
+		calls = append(calls, call{p.command})
 	}
 	if len(calls) == 0 {
 		return
@@ -242,16 +242,36 @@ func (c *combiner) sendAll(taken []pending) {
 	defer ctx.Cancel()
 	cmds := c.exchange(ctx, calls)
 	for i, b := range batches {
-		b.cmd = cmds[i]
-		b.unpack(c)
+		c.unpack(ctx, b, cmds[i])
 	}
 	for i, p := range alone {
-		reply, err := c.result(ctx, cmds[len(batches)+i])
+		reply, err := c.resultOf(ctx, p.command, cmds[len(batches)+i])
 		c.answer(p, reply, err)
 	}
 }
 
-// sort puts commands of a kind together.
+// batch are commands of callers that share a call.
+type batch struct {
+	call
+	pending []pending
+}
+
+// unpack hands out what came of a batch.
+func (c *combiner) unpack(ctx context.Context, b *batch, cmd noRetryCmd) {
+	reply, err := c.result(ctx, cmd)
+	if ofOtherSlots(err) {
+		c.unbatched.Store(true)
+	}
+	b.unpack(reply, err,
+		func(i int, reply any, err error) { c.answer(b.pending[i], reply, err) },
+		func(i int) { //nolint:contextcheck // what is sent by itself has a context of its own
+			p := b.pending[i]
+			p.alone = true
+			c.enqueue(p)
+		})
+}
+
+// sort puts commands of a script together.
 func (c *combiner) sort(taken []pending) (alone []pending, batches []*batch) {
 	unbatched := c.unbatched.Load()
 	for _, p := range taken {
@@ -259,17 +279,17 @@ func (c *combiner) sort(taken []pending) (alone []pending, batches []*batch) {
 			c.answer(p, nil, p.skipped(err))
 			continue
 		}
-		kind := p.command.Batch()
-		if kind == nil || p.alone || unbatched {
+		script := p.command.Script()
+		if !script.many || p.alone || unbatched || p.command.Alone() {
 			alone = append(alone, p)
 			continue
 		}
-		at := slices.IndexFunc(batches, func(b *batch) bool { return b.of == kind })
+		at := slices.IndexFunc(batches, func(b *batch) bool { return b.call[0].Script() == script })
 		if at < 0 {
 			at = len(batches)
-			batches = append(batches, &batch{of: kind})
+			batches = append(batches, &batch{})
 		}
-		batches[at].pending = append(batches[at].pending, p)
+		batches[at].call, batches[at].pending = append(batches[at].call, p.command), append(batches[at].pending, p)
 	}
 	batches = slices.DeleteFunc(batches, func(b *batch) bool {
 		if len(b.pending) == 1 {

@@ -4,18 +4,33 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA1
 	"encoding/hex"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // Script is a Lua script that is sent by name and, where Redis does not know it, once
 // more in full.
-type Script struct{ Source, sha string }
+type Script struct {
+	Source, sha string
 
-// NewScript makes a script of its source.
+	many bool // a call takes any number of commands, and its reply is an array of theirs
+}
+
+// NewScript makes a script of its source, a call of which is one command.
 func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
-	return &Script{source, hex.EncodeToString(sum[:])}
+	return &Script{Source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// NewScriptOfMany makes a script a call of which takes any number of commands: KEYS are those of all commands, one
+// command after the other; ARGV are the shared arguments once, then those of each command. The
+// reply is an array of the commands' replies, in order. One that is nil says that nothing was done, and that the command is to be
+// sent by itself.
+func NewScriptOfMany(source string) *Script {
+	s := NewScript(source)
+	s.many = true
+	return s
 }
 
 // name says to Redis which script to run.
@@ -26,15 +41,16 @@ func (s *Script) name(inFull bool) (command string, text *string) {
 	return "evalsha", &s.sha
 }
 
-// Command is a script with its keys and arguments.
+// Command is what a script is to do, with its keys and arguments. Arguments may be pointers, which saves
+// putting their values on the heap.
 type Command interface {
 	Script() *Script
 	Keys() []string
-	// Args appends the arguments. They may be pointers, which saves putting their values on
-	// the heap.
+	// Shared appends the arguments that all commands of one call share; Args appends those of this command.
+	Shared(words []any) []any
 	Args(words []any) []any
-	// Batch is nil if the command has to go by itself.
-	Batch() *Batch
+	// Alone says that the command must not share a call with others of its script.
+	Alone() bool
 }
 
 // Scripted is a command that is not sent often.
@@ -53,8 +69,11 @@ func (s Scripted) Keys() []string { return s.on }
 // Args implements Command.
 func (s Scripted) Args(words []any) []any { return append(words, s.with...) }
 
-// Batch implements Command: it goes by itself.
-func (Scripted) Batch() *Batch { return nil }
+// Shared implements Command.
+func (Scripted) Shared(words []any) []any { return words }
+
+// Alone implements Command.
+func (Scripted) Alone() bool { return true }
 
 // With makes a command of the script.
 func (s *Script) With(keys []string, args ...any) Scripted { return Scripted{s, keys, args} }
@@ -62,16 +81,42 @@ func (s *Script) With(keys []string, args ...any) Scripted { return Scripted{s, 
 // firstKey is where EVAL and EVALSHA have it.
 const firstKey = 3
 
-// newCmd makes what go-redis sends.
-func newCmd(ctx context.Context, c Command, inFull bool) noRetryCmd {
-	s, keys := c.Script(), c.Keys()
-	words := make([]any, 0, firstKey+len(keys)+8)
+// call is one or more commands that share a call of their script.
+type call []Command
+
+// pack makes what go-redis sends.
+func (cmds call) pack(ctx context.Context, inFull bool) noRetryCmd {
+	s, keys := cmds[0].Script(), cmds[0].Keys()
+	words := make([]any, 0, firstKey+len(cmds)*(len(keys)+8))
 	name, text := s.name(inFull)
-	words = append(words, name, text, len(keys), keys[0]) // a cluster client looks for the first one
-	for i := 1; i < len(keys); i++ {
-		words = append(words, &keys[i])
+	words = append(words, name, text, len(cmds)*len(keys), keys[0]) // a cluster client looks for the first one
+	for k := 1; k < len(keys); k++ {
+		words = append(words, &keys[k])
 	}
-	return cmdOf(ctx, c.Args(words))
+	for _, c := range cmds[1:] {
+		keys := c.Keys()
+		for k := range keys {
+			words = append(words, &keys[k])
+		}
+	}
+	words = cmds[0].Shared(words)
+	for _, c := range cmds {
+		words = c.Args(words)
+	}
+	return cmdOf(ctx, words)
+}
+
+// only returns the reply to a call of one command.
+func only(c Command, reply any) (any, error) {
+	if !c.Script().many {
+		return reply, nil
+	}
+	list, _ := reply.([]any)
+	if len(list) != 1 || list[0] == nil {
+		return nil, fmt.Errorf("unexpected reply of type %T to one command", reply)
+	}
+	err, _ := list[0].(error)
+	return list[0], err
 }
 
 func cmdOf(ctx context.Context, words []any) noRetryCmd {

@@ -21,21 +21,10 @@ type link struct {
 	failed  func(ctx context.Context, err error) // called with the errors of connections; may be nil
 }
 
-// packer is a script call: of one command, or of a batch.
-type packer interface {
-	pack(ctx context.Context, inFull bool) noRetryCmd
-}
-
-type single struct{ Command }
-
-func (s single) pack(ctx context.Context, inFull bool) noRetryCmd {
-	return newCmd(ctx, s.Command, inFull)
-}
-
 // exchange sends script calls in one write, by name, and those that Redis does not know once more in full.
 // NOSCRIPT says that nothing was executed, so it is the only answer after which anything is sent again. Each
 // call keeps its own error.
-func (l *link) exchange(ctx context.Context, calls []packer) []noRetryCmd {
+func (l *link) exchange(ctx context.Context, calls []call) []noRetryCmd {
 	cmds, which := make([]noRetryCmd, len(calls)), make([]int, len(calls))
 	for i := range which {
 		which[i] = i
@@ -61,10 +50,19 @@ func (l *link) exchange(ctx context.Context, calls []packer) []noRetryCmd {
 
 // send sends a command.
 func (l *link) send(ctx context.Context, cmd Command) (any, error) {
-	return l.result(ctx, l.exchange(ctx, []packer{single{cmd}})[0])
+	return l.resultOf(ctx, cmd, l.exchange(ctx, []call{{cmd}})[0])
 }
 
-// result is the reply to a command.
+// resultOf is the reply to a command that had a call by itself.
+func (l *link) resultOf(ctx context.Context, of Command, cmd noRetryCmd) (any, error) {
+	reply, err := l.result(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return only(of, reply)
+}
+
+// result is the reply to a call.
 func (l *link) result(ctx context.Context, cmd noRetryCmd) (any, error) {
 	if err := l.check(ctx, cmd.Err()); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,13 +23,13 @@ import (
 const (
 	lockKey    = "redlatch:{k}"
 	queueKey   = lockKey + ":queue"
-	lastKey    = lockKey + ":last"
+	endedKey   = lockKey + ":ended"
 	seenKey    = lockKey + ":seen"
 	holdersKey = lockKey + ":holders"
 )
 
 var (
-	allKeys   = []string{lockKey, queueKey, lastKey, seenKey, holdersKey}
+	allKeys   = []string{lockKey, queueKey, endedKey, seenKey, holdersKey}
 	renewKeys = []string{lockKey, holdersKey}
 )
 
@@ -52,7 +53,9 @@ type steppedServer struct {
 	*miniredis.Miniredis
 	client *redis.Client
 	clock  time.Time
-	top    time.Time // the highest that the clock was
+	top    time.Time     // what it would show if it had not been set back
+	passed time.Duration // since the beginning
+	behind time.Duration // the most that the clock was
 }
 
 func newSteppedServer(t *testing.T) *steppedServer {
@@ -71,12 +74,14 @@ func (s *steppedServer) step(by time.Duration) {
 	if s.clock.After(s.top) {
 		s.top = s.clock
 	}
+	s.behind = max(s.behind, s.top.Sub(s.clock))
 	s.SetTime(s.clock)
 }
 
 // pass lets time go by.
 func (s *steppedServer) pass(d time.Duration) {
 	s.FastForward(d)
+	s.top, s.passed = s.top.Add(d), s.passed+d
 	s.step(d)
 }
 
@@ -98,7 +103,13 @@ func (b *bench) try(name string, keys []string, args ...any) (any, error) {
 	b.Helper()
 	source, known := redisstore.Scripts()[name]
 	require.True(b, known, name)
-	return b.Eval(b.Context(), source, keys, args...).Result()
+	reply, err := b.Eval(b.Context(), source, keys, args...).Result()
+	if list, is := reply.([]any); is && len(list) == 1 {
+		if refusal, refused := list[0].(error); refused {
+			return nil, refusal
+		}
+	}
+	return reply, err
 }
 
 func (b *bench) run(name string, keys []string, args ...any) []any {
@@ -112,30 +123,38 @@ func (b *bench) run(name string, keys []string, args ...any) []any {
 	return list
 }
 
-// acquireArgs and releaseArgs are arguments in the order of the scripts.
-func acquireArgs(owner, channels string, ttl, place, meta, above any) []any {
-	return []any{owner, ttl, meta, above, place, channels, ""}
+// acquireArgs and releaseArgs are arguments in the order of the scripts. place is empty for an owner that does not wait.
+func acquireArgs(owner, channels string, ttl int, place, meta, above string) []any {
+	wants := cmp.Or(place, "-")
+	if len(wants) > 1 || above != "0" || strings.Contains(owner, ".") {
+		wants += " " + above + " -"
+	}
+	return []any{channels, owner, ttl, meta, wants}
 }
 
-func releaseArgs(owner, channels string, ttl, fence, tombstone, minHold any) []any {
-	return []any{owner, ttl, fence, tombstone, minHold, channels}
+func releaseArgs(owner, channels, fence string, tombstone, minHold int) []any {
+	how := ""
+	if fence != "0" || tombstone > 0 || minHold > 0 || strings.Contains(owner, ".") {
+		how = fmt.Sprint(fence, " ", minHold, " ", [...]string{"-", "t"}[tombstone])
+	}
+	return []any{channels, owner, how}
 }
 
 // said is what acquire replied: 1, the fence, and 1 if that is ahead of the clock; 0 and how the lock
 // stands; or -1.
-func said(reply ...any) []any {
-	if len(reply) == 1 {
-		switch r := reply[0].(type) {
-		case string:
-			if fence, ahead := strings.CutPrefix(r, "-"); ahead {
-				return []any{int64(1), fence, int64(1)}
-			}
-			return []any{int64(1), r}
-		default:
-			return []any{int64(-1)}
+func said(replies ...any) []any {
+	number := func(word string) int64 { n, _ := strconv.ParseInt(word, 10, 64); return n }
+	switch words := strings.SplitN(replies[0].(string), " ", 7); words[0] {
+	case "held":
+		if len(words) > 2 && words[1] > words[2] {
+			return []any{int64(1), words[1], int64(1)}
 		}
+		return []any{int64(1), words[1]}
+	case "busy":
+		return []any{int64(0), number(words[1]), words[6], words[2], number(words[3]), number(words[4]), number(words[5])}
+	default:
+		return []any{int64(-1)}
 	}
-	return append([]any{int64(0)}, reply...)
 }
 
 // take runs acquire.
@@ -188,20 +207,30 @@ func (b *bench) finished(owner string) {
 // release gives what the script says.
 func (b *bench) release(owner, fence string, tombstone int) int64 {
 	b.Helper()
-	return b.run("release", allKeys, releaseArgs(owner, "1c:", 60000, fence, tombstone, 0)...)[0].(int64)
+	return released(b.run("release", allKeys, releaseArgs(owner, "1c:", fence, tombstone, 0)...))
 }
 
 func (b *bench) releaseHeldOver(owner string, minHold int) int64 {
 	b.Helper()
-	return b.run("release", allKeys, releaseArgs(owner, "1c:", 60000, "0", 0, minHold)...)[0].(int64)
+	return released(b.run("release", allKeys, releaseArgs(owner, "1c:", "0", 0, minHold)...))
+}
+
+// released and renewed are replies as numbers.
+func released(replies []any) int64 {
+	return map[any]int64{"lost": 0, "released": 1, "revoked": 3, "kept": 4}[replies[0]]
 }
 
 func (b *bench) renew(owner, fence string, ttl, depth int) int64 {
 	b.Helper()
-	return b.run("renew", renewKeys, owner, fence, ttl, depth, "")[0].(int64)
+	keys := renewKeys
+	if !strings.Contains(owner, ".") {
+		keys = keys[:1]
+	}
+	word, _, _ := strings.Cut(b.run("renew", keys, owner, fence, ttl, depth, "")[0].(string), " ")
+	return map[string]int64{"lost": 0, "held": 1, "revoked": 2}[word]
 }
 
-// line is what the lock has of an owner: depth, fence, end, flags, metadata.
+// line is what the lock has of an owner: depth, fence, lease, flags, metadata.
 func (b *bench) line(owner string) []string {
 	b.Helper()
 	words := strings.SplitN(b.HGet(b.Context(), lockKey, owner).Val(), " ", 5)
@@ -223,7 +252,13 @@ func (b *bench) revokes(owner string) { b.change(owner, 3, "r") }
 func (b *bench) ends(owner string, in time.Duration) {
 	b.Helper()
 	at := b.micros() + in.Microseconds()
-	b.change(owner, 2, at)
+	since, err := strconv.ParseInt(b.line(owner)[1], 10, 64)
+	require.NoError(b, err)
+	if since > at {
+		b.change(owner, 3, "a"+strconv.FormatInt(at-1_000_000, 10))
+		since = at - 1_000_000
+	}
+	b.change(owner, 2, max(at-since, 0)/1000)
 	require.NoError(b, b.ZAdd(b.Context(), holdersKey, redis.Z{Score: float64(at), Member: owner}).Err())
 }
 
@@ -257,14 +292,27 @@ func (b *bench) messages(instance string) (payloads []string) {
 	}
 }
 
-func (b *bench) last() string { return b.Get(b.Context(), lastKey).Val() }
+// ahead is the fence ahead of the clock that is remembered; empty if there is none.
+func (b *bench) ahead() string {
+	high, err := b.ZScore(b.Context(), endedKey, "@fence").Result()
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatFloat(high, 'f', 0, 64)
+}
+
+// remembers has a fence be one that is ahead of the clock.
+func (b *bench) remembers(fence string) {
+	b.Helper()
+	require.NoError(b, b.Do(b.Context(), "zadd", endedKey, fence, "@fence").Err())
+}
 
 func (b *bench) lives(key string) time.Duration { return b.PTTL(b.Context(), key).Val() }
 
 func (b *bench) gone(keys ...string) bool { return b.Exists(b.Context(), keys...).Val() == 0 }
 
 // queued counts the owners that wait.
-func (b *bench) queued() int64 { return b.ZCount(b.Context(), queueKey, "(0", "+inf").Val() }
+func (b *bench) queued() int64 { return b.ZCard(b.Context(), queueKey).Val() }
 
 // micros is the server's clock.
 func (b *bench) micros() int64 {

@@ -3,8 +3,6 @@ package redisstore_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,174 +10,201 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 func micros(t time.Time) uint64 { return uint64(t.UnixMicro()) } //nolint:gosec // after 1970
 
-// stepping is a walk through steps of the clock, losses of data and contention.
-type stepping struct {
+// process is one of several that share a server whose clock is set.
+type process struct {
 	*testing.T
 	server *steppedServer
 	store  guardstore.Store
-	rnd    *rand.Rand
-
+	name   string
 	owners int
-	holds  uint64
-	high   uint64    // the highest fence of any hold, since Redis forgot the last one
-	until  time.Time // by the server's clock, how long the last fence is to be known at most
-
-	holder *guardstore.Claim
-	reply  guardstore.ClaimReply
-	since  time.Time
 }
 
-func (s *stepping) newOwner() string {
-	s.owners++
-	return fmt.Sprintf("x-%d", s.owners)
+// newProcess makes a Store whose clock goes as time passes, and is not set back.
+func newProcess(t *testing.T, server *steppedServer, name string) *process {
+	t.Helper()
+	store := testenv.RedisStore(t, server.client, "guard")
+	redisstore.SetClock(store, func() clock.Instant { return clock.Instant(1 << 60).Add(server.passed) })
+	return &process{T: t, server: server, store: store, name: name}
 }
 
-// took checks a fence.
-func (s *stepping) took(c guardstore.Claim, r guardstore.ClaimReply) {
-	s.Helper()
-	s.holds++
-	s.holder, s.reply, s.since = &c, r, s.server.clock
-	require.LessOrEqual(s, r.Fence, micros(s.server.top)+s.holds, "it ran away")
-	require.Equal(s, r.Fence > micros(s.server.clock), r.FenceAhead, "what the reply says")
-	require.Greater(s, r.Fence, s.high)
-	s.high = r.Fence
-	s.lives(c.TTL)
+// trip is a round trip's time.
+const trip = 100 * time.Microsecond
+
+func (p *process) takes(key string) (guardstore.Claim, guardstore.ClaimReply) {
+	p.Helper()
+	p.owners++
+	p.server.pass(trip)
+	c := guardstore.Claim{Key: key, Owner: fmt.Sprintf("%s-%d", p.name, p.owners), TTL: 10 * time.Second}
+	r, err := p.store.Acquire(p.Context(), c)
+	require.NoError(p, err)
+	return c, r
 }
 
-// lives checks for how long the last fence is remembered: until the clock has caught up, and
-// twice the ttl or a minute more; and that this does not grow with each hold.
-func (s *stepping) lives(ttl time.Duration) {
-	s.Helper()
-	text, _, _ := strings.Cut(s.server.client.Get(s.Context(), lastKey).Val(), " ")
-	fence, err := strconv.ParseUint(text, 10, 64)
-	require.NoError(s, err)
-	ahead := max(time.Duration(int64(fence)-s.server.clock.UnixMicro())*time.Microsecond, 0) //nolint:gosec // of our time
-	life := s.server.client.PTTL(s.Context(), lastKey).Val()
-	require.GreaterOrEqual(s, life, ahead+max(2*ttl, time.Minute), "forgotten too early")
-	if until := s.server.clock.Add(ahead + max(2*ttl, time.Minute)); until.After(s.until) {
-		s.until = until
-	}
-	require.LessOrEqual(s, life, s.until.Sub(s.server.clock)+time.Second, "remembered for too long")
+func (p *process) holds(key string) (guardstore.Claim, guardstore.ClaimReply) {
+	p.Helper()
+	c, r := p.takes(key)
+	require.Equal(p, guardstore.ClaimHeld, r.Status)
+	return c, r
 }
 
-func (s *stepping) acquire() {
-	c := guardstore.Claim{Key: "k", Owner: s.newOwner(), TTL: []time.Duration{time.Second, 10 * time.Second, time.Minute}[s.rnd.IntN(3)]}
-	if s.holder != nil && s.rnd.IntN(3) == 0 {
-		c.FenceAbove = s.reply.Fence
-	}
-	if s.server.client.Exists(s.Context(), lastKey).Val() == 0 {
-		s.high = c.FenceAbove // lost, or remembered for long enough
-	}
-	var replies []guardstore.ClaimReply
-	var errs []error
-	if c.FenceAbove == 0 && s.rnd.IntN(2) == 0 {
-		other := guardstore.Claim{Key: s.newOwner(), Owner: "o-1", TTL: time.Second}
-		replies, _, errs = redisstore.Together(s.Context(), s.store, []guardstore.Claim{c, other}, nil)
-	} else {
-		r, err := s.store.Acquire(s.Context(), c)
-		replies, errs = []guardstore.ClaimReply{r}, []error{err}
-	}
-	require.NoError(s, errs[0])
-	if replies[0].Status == guardstore.ClaimHeld {
-		s.took(c, replies[0])
-	}
+func (p *process) renews(c guardstore.Claim, r guardstore.ClaimReply) {
+	p.Helper()
+	p.server.pass(trip)
+	grant := guardstore.Grant{Key: c.Key, Owner: c.Owner, Fence: r.Fence, TTL: c.TTL, Depth: 1}
+	require.Equal(p, guardstore.RenewReply{Held: true}, p.store.Renew(p.Context(), []guardstore.Grant{grant})[0])
 }
 
-func (s *stepping) release() {
-	if s.holder == nil {
-		return
-	}
-	c := *s.holder
-	rel := guardstore.Release{Key: c.Key, Owner: c.Owner, Fence: s.reply.Fence, TTL: c.TTL, Tombstone: s.rnd.IntN(4) == 0}
-	if passed := s.server.clock.Sub(s.since); !s.reply.FenceAhead && passed > 0 { // it was handed over
-		rel.Fence += uint64(s.rnd.Int64N(passed.Microseconds() + 1)) //nolint:gosec // positive
-	}
-	var reply guardstore.ReleaseReply
-	var err error
-	if !rel.Tombstone {
-		released := []guardstore.Release{rel, {Key: "other", Owner: "o-1", TTL: time.Second, Fence: 1}}
-		_, replies, errs := redisstore.Together(s.Context(), s.store, nil, released)
-		reply, err = replies[0], errs[0]
-	} else {
-		reply, err = s.store.Release(s.Context(), rel)
-	}
-	require.NoError(s, err)
-	s.holder = nil
-	if reply.Status != guardstore.ReleaseDone {
-		return // it lapsed, or was lost
-	}
-	s.high = max(s.high, rel.Fence)
-	s.lives(c.TTL)
+func (p *process) releases(c guardstore.Claim, fence uint64) {
+	p.Helper()
+	p.server.pass(trip)
+	_, err := p.store.Release(p.Context(), guardstore.Release{Key: c.Key, Owner: c.Owner, Fence: fence, TTL: c.TTL})
+	require.NoError(p, err)
 }
 
-// No sequence of steps, losses and contention has fences run away from the clock, or fall
-// without need: one more for each hold is all that they are ahead of the highest time that the
-// server ever gave.
-func TestClock_FencesStayNearTheClockWhateverItDoes(t *testing.T) {
+// Whatever the clock does, and whatever Redis loses: fences grow for processes that spoke with Redis since the clock was set
+// forward, and are ahead of what the clock would have shown by no more than one for each hold, a round trip, and a tenth of the
+// time for which a process had no reply.
+func TestClock_FencesGrowAndStayNearTheClockWhateverItDoes(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			server := newSteppedServer(t)
-			s := &stepping{
-				T: t, server: server, rnd: rand.New(rand.NewPCG(seed, 19)), //nolint:gosec // a schedule
-				store: testenv.RedisStore(t, server.client, "redlatch"),
+			rnd := rand.New(rand.NewPCG(seed, 19)) //nolint:gosec // a schedule
+			all := []*process{newProcess(t, server, "a"), newProcess(t, server, "b"), newProcess(t, server, "c")}
+			heard, silence := map[*process]time.Duration{}, time.Duration(0)
+			hears := func(p *process) {
+				if last, before := heard[p]; before {
+					silence = max(silence, server.passed-last)
+				}
+				heard[p] = server.passed
 			}
-			for range 600 {
-				switch n := s.rnd.IntN(20); {
-				case n < 8:
-					s.acquire()
-				case n < 15:
-					s.release()
-				case n < 18:
-					s.server.pass(time.Duration(s.rnd.Int64N(int64(20 * time.Second))))
-				case n == 18 && s.holder == nil: // under a hold, it is the test below
-					s.server.step(time.Duration(s.rnd.Int64N(int64(time.Hour))) - 40*time.Minute)
-				case n == 19 && s.rnd.IntN(4) == 0:
-					s.server.FlushAll()
-					s.until = time.Time{}
+			hello := func() {
+				for _, p := range all {
+					c, r := p.holds("hello " + p.name)
+					hears(p)
+					p.releases(c, r.Fence)
 				}
 			}
-			require.Greater(t, s.holds, uint64(100))
+			hello()
+			high, holds := uint64(0), uint64(0)
+			var holder *process
+			var claim guardstore.Claim
+			var reply guardstore.ClaimReply
+			var since time.Duration
+			for range 800 {
+				switch n := rnd.IntN(20); {
+				case n < 8:
+					p := all[rnd.IntN(len(all))]
+					c, r := p.takes("k")
+					if r.Status != guardstore.ClaimHeld {
+						continue
+					}
+					hears(p)
+					holder, claim, reply, since = p, c, r, server.passed
+					holds++
+					require.Greater(t, r.Fence, high)
+					require.LessOrEqual(t, r.Fence, micros(server.top.Add(trip+silence/10))+holds+1, "it ran away")
+					require.Equal(t, r.Fence > micros(server.clock), r.FenceAhead)
+					high = r.Fence
+				case n < 14 && holder != nil:
+					fence := reply.Fence
+					if passed := server.passed - since; !reply.FenceAhead && passed > 0 { // it was handed over
+						fence += uint64(rnd.Int64N(passed.Microseconds() + 1)) //nolint:gosec // positive
+					}
+					if server.client.HExists(t.Context(), lockKey, claim.Owner).Val() {
+						high = max(high, fence)
+					}
+					holder.releases(claim, fence)
+					holder = nil
+				case n < 18:
+					server.pass(time.Duration(rnd.Int64N(int64(20 * time.Second))))
+				case n == 18:
+					by := time.Duration(rnd.Int64N(int64(time.Hour))) - 40*time.Minute
+					if server.step(by); by > 0 {
+						hello()
+					}
+				case n == 19 && !server.clock.Before(server.top): // else only the process that has such a fence knows it
+					server.FlushAll()
+				}
+				require.LessOrEqual(t, server.client.PTTL(t.Context(), endedKey).Val(), server.behind+2*time.Minute, "remembered for too long")
+			}
+			require.Greater(t, holds, uint64(100))
 		})
 	}
 }
 
-// The clock is set back by an hour under a hold, which is then released. A claim that comes before the
-// clock has caught up gets a higher fence.
-func TestClock_AClockThatIsSetBackUnderAHold(t *testing.T) {
-	alone := func(s guardstore.Store, r guardstore.Release) error { _, err := s.Release(t.Context(), r); return err }
-	for name, release := range map[string]func(s guardstore.Store, r guardstore.Release) error{
-		"alone":            alone,
-		"with a tombstone": func(s guardstore.Store, r guardstore.Release) error { r.Tombstone = true; return alone(s, r) },
-		"in company": func(s guardstore.Store, r guardstore.Release) error {
-			_, _, errs := redisstore.Together(t.Context(), s, nil, []guardstore.Release{r, {Key: "o", Owner: "o-1", TTL: time.Second, Fence: 1}})
-			return errs[0]
+// newcomer is a process that did not know the clock before it was set back, on a key that another process
+// held meanwhile.
+func newcomer(t *testing.T, server *steppedServer, above uint64) {
+	t.Helper()
+	c, r := newProcess(t, server, "new").holds("k")
+	assert.Greater(t, r.Fence, above)
+	assert.True(t, r.FenceAhead)
+	_, err := testenv.RedisStore(t, server.client, "guard").Release(t.Context(), guardstore.Release{Key: "k", Owner: c.Owner, TTL: c.TTL})
+	require.NoError(t, err)
+}
+
+// The clock is set back under a hold. Its process learns of that by a renewal, or by another key, or not for certain, as a
+// command went unanswered. Then its release leaves its fence, and a process that is new knows it.
+func TestClock_AReleaseAfterAStepLeavesItsFence(t *testing.T) {
+	t.Parallel()
+	for name, learns := range map[string]func(p *process, c guardstore.Claim, r guardstore.ClaimReply){
+		"by a renewal":   func(p *process, c guardstore.Claim, r guardstore.ClaimReply) { p.renews(c, r) },
+		"by another key": func(p *process, _ guardstore.Claim, _ guardstore.ClaimReply) { p.holds("other") },
+		"by an outage": func(p *process, c guardstore.Claim, _ guardstore.ClaimReply) {
+			p.server.SetError("LOADING Redis is loading")
+			_, err := p.store.Acquire(p.Context(), guardstore.Claim{Key: "other", Owner: "o-1", TTL: c.TTL})
+			require.Error(p, err)
+			p.server.SetError("")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newSteppedServer(t)
-			store := testenv.RedisStore(t, server.client, "redlatch")
-			c := guardstore.Claim{Key: "k", Owner: "x-1", TTL: 10 * time.Second}
-			held, err := store.Acquire(t.Context(), c)
-			require.NoError(t, err)
+			a := newProcess(t, server, "a")
+			c, r := a.holds("k")
 			server.pass(time.Second)
 			server.step(-time.Hour)
-			handedOver := held.Fence + 1000
-			require.NoError(t, release(store, guardstore.Release{Key: "k", Owner: "x-1", Fence: handedOver, TTL: c.TTL}))
-			server.pass(58 * time.Minute)
-			c.Owner = "x-2"
-			next, err := store.Acquire(t.Context(), c)
-			require.NoError(t, err)
-			assert.Equal(t, handedOver+1, next.Fence)
-			assert.True(t, next.FenceAhead)
-			server.pass(10 * time.Minute) // it crashed; the clock caught up a while ago
-			assert.Zero(t, server.client.Exists(t.Context(), lastKey).Val(), "remembered for ever")
+			learns(a, c, r)
+			handedOver := r.Fence + 1000
+			a.releases(c, handedOver)
+			newcomer(t, server, handedOver)
+			server.pass(2 * time.Hour)
+			assert.Zero(t, server.client.Exists(t.Context(), endedKey).Val(), "remembered for ever")
 		})
 	}
+}
+
+// A process takes a key that it did not use before, after a step back: its fence is above all that the
+// server ever gave, and is said to be ahead until the clock has caught up.
+func TestClock_TheHighWaterIsOfAllKeys(t *testing.T) {
+	t.Parallel()
+	server := newSteppedServer(t)
+	a, b := newProcess(t, server, "a"), newProcess(t, server, "b")
+	a.holds("other")
+	server.pass(time.Minute)
+	c, before := b.holds("k") // its process is gone then
+	server.FlushAll()
+	server.step(-time.Hour)
+	for range 3 {
+		k, r := a.holds("k")
+		require.Greater(t, r.Fence, before.Fence)
+		require.True(t, r.FenceAhead)
+		a.releases(k, r.Fence)
+		server.pass(19 * time.Minute)
+	}
+	newcomer(t, server, before.Fence)
+	server.pass(5 * time.Minute) // it has caught up, and drift is over
+	k, r := a.holds("k")
+	assert.False(t, r.FenceAhead)
+	assert.Equal(t, micros(server.clock), r.Fence)
+	a.releases(k, r.Fence)
+	assert.Zero(t, server.client.Exists(t.Context(), lockKey, endedKey).Val())
+	b.releases(c, before.Fence)
 }

@@ -1,11 +1,14 @@
 package redisstore
 
 import (
+	"strconv"
+
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
-// acquireCommand and releaseCommand are each in one piece of memory.
+// acquireCommand, releaseCommand and renewCommand are each in one piece of memory. Their Args are as the headers of
+// the scripts have them.
 type acquireCommand struct {
 	guardstore.Claim
 
@@ -23,62 +26,69 @@ func (a *acquireCommand) Keys() []string {
 	return a.names[:]
 }
 
+func (a *acquireCommand) Shared(words []any) []any { return append(words, &a.store.channels) }
+
 func (a *acquireCommand) Args(words []any) []any {
-	place := any("")
-	if a.Queue {
-		place = &a.Ticket
-	}
-	marks := ""
-	if a.store.replicas.N > 0 {
-		marks = "w"
-	}
-	if a.Unsubscribed {
-		marks += "u"
-	}
-	words = append(words, &a.Owner, &a.ttl, &a.Metadata, &a.FenceAbove, place, &a.store.channels, marks)
+	words = append(words, &a.Owner, &a.ttl, &a.Metadata, a.wants())
 	if a.Once != nil {
 		words = onceArgs(words, a.Once)
 	}
 	return words
 }
 
-// Batch is for a claim that has no place in a queue yet.
-func (a *acquireCommand) Batch() *redisconn.Batch {
-	if a.Ticket > 0 || a.FenceAbove > 0 || a.Once != nil {
-		return nil
+// wants is short for most: whether the claim waits. Else it is the place in the queue, what the fence must be above, and
+// whether there is a subscription.
+func (a *acquireCommand) wants() string {
+	place, mark := "-", " -"
+	if a.Queue {
+		place = strconv.FormatUint(a.Ticket, 10)
 	}
-	return acquireBatch
+	if a.Unsubscribed {
+		mark = " u"
+	}
+	switch plain := a.Limit == guardstore.Exclusive && a.Ticket == 0 && a.FenceAbove == 0; {
+	case plain && a.Queue && a.Unsubscribed:
+		return "u"
+	case plain:
+		return place
+	}
+	return place + " " + strconv.FormatUint(a.FenceAbove, 10) + mark
 }
 
-// acquired reads the reply to it.
-func acquired(reply any, err error, parse func(any) (guardstore.ClaimReply, error)) (guardstore.ClaimReply, error) {
+// Alone is for a claim that has a key more.
+func (a *acquireCommand) Alone() bool { return a.Once != nil }
+
+// acquired reads the reply to it, and the server's clock in that reply.
+func acquired(reply any, err error) (guardstore.ClaimReply, uint64, error) {
 	lag, lags := err.(redisconn.AckError) //nolint:errorlint // as redisconn made it
 	if err != nil && !lags {
-		return guardstore.ClaimReply{}, classify(err)
+		return guardstore.ClaimReply{}, 0, classify(err)
 	}
-	r, err := parse(reply)
+	r, at, err := parseClaim(reply)
 	if lags && r.Status == guardstore.ClaimHeld {
-		return guardstore.ClaimReply{}, lag
+		return guardstore.ClaimReply{}, at, lag
 	}
-	return r, err
+	return r, at, err
 }
 
 type releaseCommand struct {
 	guardstore.Release
 
-	store  *Store
-	script *redisconn.Script
-	names  [5]string
-	more   []string // keys
-	ttl    int64
+	store   *Store
+	script  *redisconn.Script
+	names   [5]string
+	more    []string // keys
+	careful bool     // the fence may be ahead of the server's clock
 }
 
 func (r *releaseCommand) Script() *redisconn.Script { return r.script }
 
 func (r *releaseCommand) Keys() []string { return append(r.names[:], r.more...) }
 
+func (r *releaseCommand) Shared(words []any) []any { return append(words, &r.store.channels) }
+
 func (r *releaseCommand) Args(words []any) []any {
-	words = append(words, &r.Owner, &r.ttl, &r.Fence, digit(r.Tombstone), r.MinHold.Milliseconds(), &r.store.channels)
+	words = append(words, &r.Owner, r.how())
 	if r.Record != nil {
 		words = onceArgs(append(words, stateWords[r.Record.State]), &r.Record.Once)
 		words = append(words, &r.Record.Holder, r.Record.Result)
@@ -86,28 +96,49 @@ func (r *releaseCommand) Args(words []any) []any {
 	return words
 }
 
-func (r *releaseCommand) Batch() *redisconn.Batch {
-	if r.Fence == 0 || r.Tombstone || r.MinHold > 0 || r.more != nil {
-		return nil
+// how is empty for most: the highest fence that was handed out, the MinHold, and whether a tombstone is needed.
+func (r *releaseCommand) how() string {
+	if r.Limit == guardstore.Exclusive && !r.careful && !r.Tombstone && r.MinHold == 0 && r.Record == nil {
+		return ""
 	}
-	return releaseBatch
+	mark := " -"
+	if r.Tombstone {
+		mark = " t"
+	}
+	return strconv.FormatUint(r.Fence, 10) + " " + strconv.FormatInt(r.MinHold.Milliseconds(), 10) + mark
 }
+
+// Alone is for a release that has keys more.
+func (r *releaseCommand) Alone() bool { return r.more != nil }
 
 // released reads the reply to it.
 func released(reply any, err error) (guardstore.ReleaseReply, error) {
 	if err != nil {
 		return guardstore.ReleaseReply{}, classify(err)
 	}
-	return parseReleaseReply(reply)
+	return parseRelease(reply)
 }
 
-var (
-	acquireBatch = &redisconn.Batch{Script: acquireBatchScript, Args: func(words []any, c redisconn.Command) []any {
-		a := c.(*acquireCommand)
-		return append(words, &a.Owner, &a.ttl, &a.Metadata)
-	}}
-	releaseBatch = &redisconn.Batch{Script: releaseBatchScript, Args: func(words []any, c redisconn.Command) []any {
-		r := c.(*releaseCommand)
-		return append(words, &r.Owner, &r.ttl, &r.Fence)
-	}}
-)
+type renewCommand struct {
+	*guardstore.Grant
+
+	keys []string
+	ttl  int64
+}
+
+func (*renewCommand) Script() *redisconn.Script { return renewScript }
+
+func (r *renewCommand) Keys() []string { return r.keys }
+
+func (*renewCommand) Shared(words []any) []any { return words }
+
+func (r *renewCommand) Args(words []any) []any {
+	words = append(words, &r.Owner, &r.Fence, &r.ttl, r.Depth, &r.Metadata)
+	if r.Keep > 0 {
+		words = append(words, r.Keep.Milliseconds())
+	}
+	return words
+}
+
+// Alone is for a hold beside others, or with a record, which has a key more.
+func (r *renewCommand) Alone() bool { return len(r.keys) > 1 }

@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // valuesOf reads the arguments of a command, of which some are pointers.
 func valuesOf(c redisconn.Command) (values []any) {
-	for _, arg := range c.Args(nil) {
+	for _, arg := range c.Args(c.Shared(nil)) {
 		switch p := arg.(type) {
 		case *string:
 			arg = *p
@@ -32,76 +33,68 @@ func valuesOf(c redisconn.Command) (values []any) {
 	return values
 }
 
-// What a claim sends, and that only a plain one goes out together with others.
+// What a claim sends, and that one with a record goes by itself.
 func TestCommand_OfAClaim(t *testing.T) {
 	t.Parallel()
-	plain := []any{"o", int64(1000), "", uint64(0), "", "ch", ""}
 	for _, row := range []struct {
-		claim    guardstore.Claim
-		replicas int
-		change   map[int]any // of the arguments
-		more     []any
-		alone    bool
+		claim guardstore.Claim
+		wants string
+		more  []any
 	}{
-		{},
-		{claim: guardstore.Claim{Metadata: "me"}, change: map[int]any{2: "me"}},
-		{claim: guardstore.Claim{FenceAbove: 7}, change: map[int]any{3: uint64(7)}, alone: true},
-		{claim: guardstore.Claim{Queue: true}, change: map[int]any{4: uint64(0)}},
-		{claim: guardstore.Claim{Queue: true, Ticket: 9}, change: map[int]any{4: uint64(9)}, alone: true},
-		{claim: guardstore.Claim{Unsubscribed: true}, change: map[int]any{6: "u"}},
-		{replicas: 1, change: map[int]any{6: "w"}},
-		{claim: guardstore.Claim{Unsubscribed: true}, replicas: 1, change: map[int]any{6: "wu"}},
-		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour}}, more: []any{"-", int64(3_600_000), 0}, alone: true},
-		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour, Fingerprint: "f", AtMostOnce: true}}, more: []any{"f", int64(3_600_000), 1}, alone: true},
+		{wants: "-"},
+		{claim: guardstore.Claim{Limit: 2}, wants: "- 0 -"},
+		{claim: guardstore.Claim{FenceAbove: 7, Unsubscribed: true}, wants: "- 7 u"},
+		{claim: guardstore.Claim{Queue: true}, wants: "0"},
+		{claim: guardstore.Claim{Queue: true, Unsubscribed: true, Metadata: "me"}, wants: "u"},
+		{claim: guardstore.Claim{Queue: true, FenceAbove: 7}, wants: "0 7 -"},
+		{claim: guardstore.Claim{Queue: true, Ticket: 9}, wants: "9 0 -"},
+		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour}}, wants: "-", more: []any{"-", int64(3_600_000), 0}},
+		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour, Fingerprint: "f", AtMostOnce: true}}, wants: "-", more: []any{"f", int64(3_600_000), 1}},
 	} {
-		s := &Store{prefix: "redlatch", channels: "ch", replicas: redisconn.AckWait{N: row.replicas}}
+		s := &Store{prefix: "guard", channels: "ch"}
 		row.claim.Key, row.claim.Owner = "k", "o"
 		c := &acquireCommand{row.claim, s, s.keys("k"), 1000}
-		want := append([]any{}, plain...)
-		for i, value := range row.change {
-			want[i] = value
-		}
-		assert.Equal(t, append(want, row.more...), valuesOf(c))
-		assert.Equal(t, row.alone, c.Batch() == nil, "%+v", row.claim)
+		assert.Equal(t, append([]any{"ch", "o", int64(1000), row.claim.Metadata, row.wants}, row.more...), valuesOf(c))
+		assert.Equal(t, row.more != nil, c.Alone(), "%+v", row.claim)
 		assert.Len(t, c.Keys(), 5+min(len(row.more), 1))
 	}
 }
 
-// What a release sends, and that only a plain one goes out together with others.
+// What a release sends, and that one with a record goes by itself. A Store that does not know what the
+// clock shows says how high the fence is.
 func TestCommand_OfARelease(t *testing.T) {
 	t.Parallel()
-	plain := []any{"o", int64(1000), uint64(7), 0, int64(0), "ch"}
 	for _, row := range []struct {
 		release guardstore.Release
+		clock   uint64 // what the server's clock shows
+		how     string
 		record  bool
-		change  map[int]any
 		more    []any
-		alone   bool
 	}{
-		{release: guardstore.Release{Fence: 7}},
-		{change: map[int]any{2: uint64(0)}, alone: true},
-		{release: guardstore.Release{Fence: 7, Tombstone: true}, change: map[int]any{3: 1}, alone: true},
-		{release: guardstore.Release{Fence: 7, MinHold: time.Second}, change: map[int]any{4: int64(1000)}, alone: true},
+		{release: guardstore.Release{Fence: 7}, clock: 7},
+		{release: guardstore.Release{Fence: 7, Limit: 2}, clock: 7, how: "7 0 -"},
+		{release: guardstore.Release{Fence: 8}, clock: 7, how: "8 0 -"},
+		{release: guardstore.Release{Fence: 7}, how: "7 0 -"},
+		{release: guardstore.Release{}},
+		{release: guardstore.Release{Fence: 7, Tombstone: true}, clock: 7, how: "7 0 t"},
+		{release: guardstore.Release{Fence: 7, MinHold: time.Second}, clock: 7, how: "7 1000 -"},
 		{
 			release: guardstore.Release{Fence: 7, Record: &guardstore.Outcome{
 				Once: guardstore.Once{Keep: time.Second}, State: guardstore.RecordDone, Holder: "me", Result: []byte("r"),
 			}},
-			record: true, more: []any{"done", "-", int64(1000), 0, "me", []byte("r")}, alone: true,
+			clock: 7, how: "7 0 -", record: true, more: []any{"done", "-", int64(1000), 0, "me", []byte("r")},
 		},
 	} {
-		s := &Store{prefix: "redlatch", channels: "ch"}
-		row.release.Key, row.release.Owner, row.release.TTL = "k", "o", time.Second
+		s := &Store{conn: &ackedConn{}, prefix: "guard", channels: "ch", now: func() instant { return 1 << 60 }}
+		s.clock(t.Context(), "k").observe(row.clock, s.now(), s.now())
+		row.release.Key, row.release.Owner = "k", "o"
 		var names []string
 		if row.record {
 			names = []string{s.recordKey("k")}
 		}
-		c := s.release(releaseScript, row.release, names...)
-		want := append([]any{}, plain...)
-		for i, value := range row.change {
-			want[i] = value
-		}
-		assert.Equal(t, append(want, row.more...), valuesOf(c))
-		assert.Equal(t, row.alone, c.Batch() == nil, "%+v", row.release)
+		c := s.release(t.Context(), releaseScript, row.release, names...)
+		assert.Equal(t, append([]any{"ch", "o", row.how}, row.more...), valuesOf(c))
+		assert.Equal(t, row.record, c.Alone(), "%+v", row.release)
 		assert.Len(t, c.Keys(), 5+len(names))
 	}
 }
@@ -121,15 +114,15 @@ func TestCommand_OfARenewal(t *testing.T) {
 func TestAcquired_WithTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	lag := redisconn.AckError{}
-	r, err := acquired("17", lag, ParseClaim)
+	r, _, err := acquired("held 17", lag)
 	assert.Equal(t, lag, err)
 	assert.Zero(t, r)
-	busy := []any{int64(1000), "", "0", int64(0), int64(1), int64(0)}
-	r, err = acquired(busy, lag, ParseClaim)
+	const busy = "busy 1000 0 0 1 0 "
+	r, _, err = acquired(busy, lag)
 	require.NoError(t, err)
 	assert.Equal(t, guardstore.ClaimBusy, r.Status)
 	failed := errors.New("failed")
-	_, err = acquired("17", failed, ParseClaim)
+	_, _, err = acquired("held 17", failed)
 	assert.Equal(t, failed, err)
 }
 
@@ -137,7 +130,7 @@ func TestAcquired_WithTooFewReplicas(t *testing.T) {
 func TestStore_ReturnsErrors(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
-	s := &Store{conn: &fixedConn{refusal: failed}, prefix: "redlatch"}
+	s := &Store{conn: &fixedConn{refusal: failed}, prefix: "guard", now: clock.Now}
 	_, acquire := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
 	_, release := s.Release(t.Context(), guardstore.Release{Key: "k"})
 	_, recorded := s.Recorded(t.Context(), "k")
@@ -210,12 +203,12 @@ func (c *ackedConn) Close() error { return c.refusal }
 func TestStore_WhatWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1} {
-		conn := &ackedConn{fixedConn: fixedConn{reply: "17"}}
-		s := &Store{conn: conn, prefix: "redlatch", replicas: redisconn.AckWait{N: n}}
+		conn := &ackedConn{fixedConn: fixedConn{reply: "held 17"}}
+		s := &Store{conn: conn, prefix: "guard", replicas: redisconn.AckWait{N: n}, now: clock.Now}
 		_, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
 		require.NoError(t, err)
 		assert.Equal(t, n, conn.acked)
-		conn.reply = int64(1)
+		conn.reply = "released"
 		_, err = s.Release(t.Context(), guardstore.Release{Key: "k"})
 		require.NoError(t, err)
 		assert.Equal(t, n, conn.acked)

@@ -4,16 +4,17 @@
 // # In Redis
 //
 // For the key order:42 and the prefix redlatch, redlatch:{order:42} is a hash with a field for each
-// owner: its counter, fence and metadata. From the second holder on, @fence is the last fence, and :holders
-// has the expiry of each. The hash has a ttl, and no hash means that the key is free. Next to it
-// redlatch:{order:42}:last remembers the last fence for at least a minute, :queue the claims that wait
-// and the tombstones, and :seen when each asked last. A lock's keys share one slot of a
+// owner: its counter, fence, lease and metadata. The hash has a ttl, and no hash means that the key is free. Holders that
+// tolerate others have @fence, the highest, beside them, and :holders, an index. Next to it
+// redlatch:{order:42}:queue has the claims that wait, :seen when each asked last, and :ended the owners that ended in doubt, and a
+// fence that is ahead of the server's clock. A lock's keys share one slot of a
 // cluster: LockKey escapes a key for that. Messages go to the channel
 // redlatch:grant:<instance>.
 //
 // Each step is one script in lua/, on the keys of one lock, and has a variable in scripts.go. It
 // names the owner that it is for, a token made for one claim and never used again: a command that
-// arrives late, or twice, changes nothing for the next holder. A script reads no clock but the
+// arrives late, or twice, changes nothing for the next holder. A Store knows what a server's clock showed (serverclock.go): no
+// fence is below an earlier one where that clock is set back. A script reads no clock but the
 // server's, and may be executed twice with the outcome of once. DEL takes a lock away.
 //
 // # What it relies on, and what it never does

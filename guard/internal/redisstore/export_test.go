@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
@@ -16,11 +17,11 @@ func Together(ctx context.Context, store guardstore.Store, claims []guardstore.C
 		cmds = append(cmds, &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()})
 	}
 	for _, r := range releases {
-		cmds = append(cmds, s.release(releaseScript, r))
+		cmds = append(cmds, s.release(ctx, releaseScript, r))
 	}
 	for i, r := range s.conn.Together(ctx, cmds) {
 		if i < len(claims) {
-			reply, err := acquired(r.Value, r.Err, ParseClaim)
+			reply, _, err := acquired(r.Value, r.Err)
 			claimed, errs = append(claimed, reply), append(errs, err)
 			continue
 		}
@@ -29,3 +30,6 @@ func Together(ctx context.Context, store guardstore.Store, claims []guardstore.C
 	}
 	return claimed, freed, errs
 }
+
+// SetClock has a Store read another clock.
+func SetClock(store guardstore.Store, now func() clock.Instant) { store.(*Store).now = now }

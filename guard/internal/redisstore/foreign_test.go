@@ -90,7 +90,7 @@ func TestForeign_ARedisKeyOfAnotherTypeIsAStoreError(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := testenv.NewOn(t, s, nil, s.Client(t), guard.StoreTimeout(2*testenv.Patience))
-	for _, suffix := range []string{":queue", ":last", ":seen"} {
+	for _, suffix := range []string{":queue", ":ended", ":seen"} {
 		key := "k" + suffix
 		foreign := testenv.LockOf(key) + suffix
 		free := func() {}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -24,22 +25,20 @@ import (
 // exact word for held, done and so on may count as that.
 func FuzzScriptReplies(f *testing.F) {
 	for _, reply := range []string{
-		`"1790000000000000"`, `"-1790000000000000"`, `"9007199254740991"`, // held
-		`"9007199254740992"`, `"0"`, `"-0"`, `"01"`, `"--1"`, `"+1"`, `"1e3"`, `"1.0"`, `"1_0"`, `""`, `"-"`, `17`, `["17"]`, `[1,"17"]`, `[]`,
-		`[30000,"worker 7","1790000000000000",3,1,0]`, `[-1,"","0",0,0,1]`, `[-2,null,"0",0,1,0]`, `["1","","0",0,1,0]`, // busy
-		`[9223372036854775807,"","0",0,1,0]`, `[1,"",1,0,1,0]`, `[1,"","-1",0,1,0]`, `[1,"","1","0",1,0]`, `[1,"","1",0,"1",0]`, `[1,"","1",0,1,"0"]`, `[1,"","1",0,1]`, `[0]`,
-		`["1790000000000000","0"]`, `["-17","16"]`, `["0","0"]`, `["17",16]`, `["17","-1"]`, `[["17"],"0"]`, // held, with a record
-		`["done","17","1000","8 worker 742"]`, `["done","17","0","0 "]`, `["unkept","17","0","0 "]`, `["begun","17","0","2 me"]`, `["other","17","0",""]`,
-		`["gone","17","0","0 "]`, `["done","17","0","9 worker 7"]`, `["done","17","0","-1 "]`, `["done",17,"0","0 "]`, `["done","17","","0 "]`, `["done","17","0",0]`,
-		`4`, `5`, // released
-		`1`, `0`, `2`, `3`, `-1`, `1.0`, `"1"`, `"OK"`, `null`, `true`, `{"1":"17"}`, `[null]`, `[{}]`, `18446744073709551617`,
-		`[30000,"worker 7","1790000000000000",0]`, `[0,"","1"]`, `[1,"1"]`, `[0,"17"]`,
+		`"held 1790000000000000"`, `"held 1790000000000000 1780000000000000"`, `"held 9007199254740991 1"`, `"held 17 17 16"`,
+		`"held 9007199254740992"`, `"held 0"`, `"held -1"`, `"held 01"`, `"held"`, `"held 17 x"`, `"held 17 17 1 1"`, `["held","17"]`, `"held 1e3"`, `"held +1"`,
+		`"busy 30000 1790000000000000 3 1 0 worker 7"`, `"busy -1 0 0 0 1 "`, `"busy -2 0 0 1 0 "`, `"busy x 0 0 1 0 "`,
+		`"busy 9223372036854775807 0 0 1 0 "`, `"busy 1 -1 0 1 0 "`, `"busy 1 1 0 1 0"`, `"busy"`,
+		`"recorded done 17 1000 8 worker 742"`, `"recorded unkept 17 0 0 "`, `"recorded begun 17 0 2 me"`, `"recorded other 17 0 "`,
+		`"recorded gone 17 0 0 "`, `"recorded done 17 0 9 worker 7"`, `"recorded done x 0 0 "`, `"recorded"`,
+		`"ended"`, `"ended 1"`, `"released"`, `"kept"`, `"revoked"`, `"lost"`, `"lost 1"`, `"other"`, `[1]`, `[null]`, `[{}]`, `[]`,
+		`1`, `0`, `1.0`, `"held"`, `"OK"`, `null`, `true`, `{"1":"17"}`, `18446744073709551617`,
 		`-WRONGTYPE Operation against a key`, `-READONLY`, `-NOSCRIPT No matching script`, `-OOM`, `-`, `-1`,
 	} {
 		f.Add(reply)
 	}
 	conn := &fixedConn{} // no command reaches the network
-	s := &Store{conn: conn, prefix: "redlatch"}
+	s := &Store{conn: conn, prefix: "guard", now: clock.Now}
 
 	f.Fuzz(func(t *testing.T, text string) {
 		reply, ok, refusal := parseReplyText(text)
@@ -47,73 +46,56 @@ func FuzzScriptReplies(f *testing.F) {
 			return
 		}
 		conn.reply, conn.refusal = reply, refusal
+		s.clocks = serverClocks{}
 		checkAcquire(t, s, reply)
-		checkOnce(t, s, reply)
 		checkRelease(t, s, reply)
-		wantHeld, wantKnown := reply == any(int64(1)), reply == any(int64(1)) || reply == any(int64(0))
 		renewals := s.Renew(t.Context(), []guardstore.Grant{{Key: "k", Owner: "o"}, {Key: "l", Owner: "p"}})
 		require.Len(t, renewals, 2)
 		renewals = append(renewals, s.Renew(t.Context(), []guardstore.Grant{{Key: "k", Owner: "o"}})...)
 		require.Len(t, renewals, 3)
+		held, _ := reply.(string)
+		clock, is := strings.CutPrefix(held, "held ")
 		for _, r := range renewals {
-			revoked := reply == any(replyRevoked)
-			assert.Equal(t, wantHeld, r.Held)
-			assert.Equal(t, revoked, r.Revoked)
-			assert.Equal(t, wantKnown || revoked, r.Err == nil)
+			assert.Equal(t, is && isWhole(clock), r.Held)
+			assert.Equal(t, reply == any("revoked"), r.Revoked)
+			assert.Equal(t, r.Held || r.Revoked || reply == any("lost"), r.Err == nil)
 		}
 	})
 }
+
+// isWhole says whether a value is a number from 0 to 2^53 - 1, as text.
+func isWhole(text string) bool {
+	n, ok := new(big.Int).SetString(text, 10)
+	return ok && decimal.MatchString(text) && n.BitLen() <= 53
+}
+
+var decimal = regexp.MustCompile(`^[0-9]+$`)
 
 func checkAcquire(t *testing.T, s *Store, reply any) {
 	got, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "o", TTL: time.Second})
 	if err != nil {
 		assert.Equal(t, guardstore.ClaimReply{}, got, "an error tells nothing else")
-	}
-	fence, ahead, held := heldReply(reply)
-	require.Equal(t, held, err == nil && got.Status == guardstore.ClaimHeld)
-	if held {
-		assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence, FenceAhead: ahead}, got)
-		assert.NoError(t, err)
-	}
-	if err == nil && !held {
-		want := guardstore.ClaimBusy
-		if reply == any(int64(0)) {
-			want = guardstore.ClaimFinished
-		}
-		assert.Equal(t, want, got.Status)
-		assert.Zero(t, got.Fence)
-	}
-}
-
-var decimal = regexp.MustCompile(`^-?[0-9]+$`)
-
-// heldReply is what a script may answer to say that the lock is held: the fence as text, from 1 to
-// 2^53 - 1, with a minus in front if it is ahead of the clock.
-func heldReply(reply any) (fence uint64, ahead, ok bool) {
-	text, _ := reply.(string)
-	if !decimal.MatchString(text) {
-		return 0, false, false
-	}
-	text, ahead = strings.CutPrefix(text, "-")
-	n, _ := new(big.Int).SetString(text, 10)
-	return n.Uint64(), ahead, n.Sign() > 0 && n.BitLen() <= 53
-}
-
-// checkOnce is about the replies to a claim that asks for a record.
-func checkOnce(t *testing.T, s *Store, reply any) {
-	got, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "o", TTL: time.Second, Once: &guardstore.Once{Keep: time.Second}})
-	if err != nil {
-		assert.Equal(t, guardstore.ClaimReply{}, got, "an error tells nothing else")
 		return
 	}
-	list, _ := reply.([]any)
-	assert.Equal(t, len(list) == 2, got.Status == guardstore.ClaimHeld, "without the fence of who began before, nothing is held")
-	assert.Equal(t, len(list) == 4, got.Status == guardstore.ClaimRecorded)
-	assert.Equal(t, len(list) == 4, got.Record != nil)
-	if got.Record != nil {
-		assert.Contains(t, []any{"done", "unkept", "begun", "other"}, list[0])
+	words := strings.Split(reply.(string), " ")
+	switch words[0] {
+	case "held":
+		require.True(t, len(words) > 1 && len(words) < 5)
+		for _, number := range words[1:] {
+			require.True(t, isWhole(number))
+		}
+		assert.Equal(t, guardstore.ClaimHeld, got.Status)
+		assert.NotZero(t, got.Fence)
+	case "busy":
+		assert.Equal(t, guardstore.ClaimBusy, got.Status)
+	case "ended":
+		assert.Equal(t, guardstore.ClaimReply{Status: guardstore.ClaimFinished}, got)
+	default:
+		require.Equal(t, "recorded", words[0])
+		assert.Equal(t, guardstore.ClaimRecorded, got.Status)
+		assert.Contains(t, []any{"done", "unkept", "begun", "other"}, words[1])
 		assert.GreaterOrEqual(t, got.Record.Age, time.Duration(0))
-		assert.Equal(t, list[0] != "done", got.Record.Result == nil)
+		assert.Equal(t, words[1] != "done", got.Record.Result == nil)
 	}
 }
 
@@ -123,13 +105,8 @@ func checkRelease(t *testing.T, s *Store, reply any) {
 		assert.Zero(t, got, "an error tells nothing else")
 		return
 	}
-	want := map[any]guardstore.ReleaseStatus{
-		int64(1): guardstore.ReleaseDone, int64(2): guardstore.ReleaseAlready, int64(0): guardstore.ReleaseLost,
-		int64(3): guardstore.ReleaseRevoked, int64(4): guardstore.ReleaseDone,
-	}
-	require.Contains(t, want, reply)
-	assert.Equal(t, want[reply], got.Status)
-	assert.Equal(t, reply == any(int64(4)), got.HeldOver)
+	require.Contains(t, releases, reply)
+	assert.Equal(t, releases[reply.(string)], got)
 }
 
 var integer = regexp.MustCompile(`^-?[0-9]+$`)
@@ -185,6 +162,8 @@ type fixedConn struct {
 	reply   any
 	refusal error
 }
+
+func (*fixedConn) Server(context.Context, string) string { return "" }
 
 func (c *fixedConn) Do(context.Context, redisconn.Command) (any, error) { return c.reply, c.refusal }
 

@@ -25,6 +25,22 @@ func RecordKey(prefix, key string) string { return LockKey(prefix, key) + ":once
 // escape returns a key as it is written between the braces.
 func escape(key string) string { return escaper.Replace(key) }
 
+// slotOf returns the slot of a cluster that has the keys of a lock: CRC16 (XMODEM) of the tag, modulo the number of slots.
+func slotOf(key string) uint16 {
+	var crc uint16
+	for _, b := range []byte(escape(key)) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return crc % 16384
+}
+
 // KeyOf is the reverse of LockKey. It is false for what is no lock's own key, as a tag with a '}' in it.
 func KeyOf(prefix, lock string) (key string, ok bool) {
 	tag, begins := strings.CutPrefix(lock, prefix+":{")

@@ -62,6 +62,9 @@ func TestKeys_HashTagRuleOfTheseTestsIsThatOfRedis(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, slot, clusterSlot(k), "%q", k)
 		}
+		if key != "" { // which no Guard takes
+			require.Equal(t, int64(slotOf(key)), clusterSlot(keys[0]), "%q", key)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
@@ -39,7 +40,8 @@ func (s *Store) Recorded(ctx context.Context, key string) (guardstore.RecordID, 
 	}
 	if list, _ := reply.([]any); len(list) == 2 {
 		word, _ := list[0].(string)
-		fence, ok := parseWhole(list[1])
+		number, _ := list[1].(string)
+		fence, ok := parseWhole(number)
 		if state := states[word]; ok && state != guardstore.RecordNone {
 			return guardstore.RecordID{State: state, Fence: fence}, nil
 		}
@@ -68,31 +70,22 @@ func (s *Store) forget(ctx context.Context, key string, record ...any) (any, err
 	return s.Do(ctx, forgetScript.With([]string{s.lockKey(key), s.recordKey(key)}, record...))
 }
 
-// parseBegun reads the reply to a claim with a record that holds the lock.
-func parseBegun(list []any) (guardstore.ClaimReply, error) {
-	earlier, ok := parseWhole(list[1])
-	r, err := ParseClaim(list[0])
-	if err != nil || !ok || r.Status != guardstore.ClaimHeld {
-		return guardstore.ClaimReply{}, unexpected(list)
-	}
-	r.Earlier = earlier
-	return r, nil
-}
-
 // parseRecorded reads the reply to a claim whose record says that there is nothing to run.
-func parseRecorded(list []any) (guardstore.ClaimReply, error) {
-	word, _ := list[0].(string)
-	state := states[word]
-	fence, ok1 := parseWhole(list[1])
-	age, ok2 := parseWhole(list[2])
-	holder, ok3 := list[3].(string)
-	result, ok4 := list[4].(string)
-	if !ok1 || !ok2 || !ok3 || !ok4 || state == guardstore.RecordNone {
-		return guardstore.ClaimReply{}, unexpected(list)
+func parseRecorded(text string) (guardstore.ClaimReply, bool) {
+	words := strings.SplitN(text, " ", 5)
+	if len(words) != 5 {
+		return guardstore.ClaimReply{}, false
 	}
-	r := &guardstore.Record{State: state, Fence: fence, Age: time.Duration(age) * time.Microsecond, Holder: holder} //nolint:gosec // below 2^53
+	state, rest := states[words[0]], words[4]
+	fence, ok1 := parseWhole(words[1])
+	age, ok2 := parseWhole(words[2])
+	length, ok3 := parseWhole(words[3])
+	if !ok1 || !ok2 || !ok3 || state == guardstore.RecordNone || length > uint64(len(rest)) {
+		return guardstore.ClaimReply{}, false
+	}
+	r := &guardstore.Record{State: state, Fence: fence, Age: time.Duration(age) * time.Microsecond, Holder: rest[:length]} //nolint:gosec // below 2^53
 	if state == guardstore.RecordDone {
-		r.Result = []byte(result)
+		r.Result = []byte(rest[length:])
 	}
-	return guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: r}, nil
+	return guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: r}, true
 }

@@ -10,16 +10,19 @@ import (
 // Renew sends the batch as one pipeline, or on a cluster as one for each node. What a caller
 // waits for goes out with what callers send.
 func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
+	sent := s.now()
+	replies := make([]guardstore.RenewReply, len(batch))
 	if len(batch) == 1 && batch[0].TTL == 0 {
-		return []guardstore.RenewReply{renewed(s.conn.Do(ctx, s.renewal(&batch[0])))}
+		reply, err := s.conn.Do(ctx, s.renewal(&batch[0]))
+		replies[0] = s.renewed(ctx, batch[0].Key, sent, reply, err)
+		return replies
 	}
 	cmds := make([]redisconn.Command, len(batch))
 	for i := range batch {
 		cmds[i] = s.renewal(&batch[i])
 	}
-	replies := make([]guardstore.RenewReply, len(batch))
 	for i, r := range s.conn.Pipeline(ctx, cmds) {
-		replies[i] = renewed(r.Value, r.Err)
+		replies[i] = s.renewed(ctx, batch[i].Key, sent, r.Value, r.Err)
 	}
 	return replies
 }
@@ -28,20 +31,22 @@ func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstor
 func (s *Store) renewal(g *guardstore.Grant) redisconn.Command {
 	all := s.keys(g.Key)
 	keys := all[:1] // with one key, a renewal gets through while its slot moves
-	if g.Limit != guardstore.Exclusive {
+	switch {
+	case g.Keep > 0:
+		keys = []string{all[0], s.recordKey(g.Key)}
+	case g.Limit != guardstore.Exclusive:
 		keys = []string{all[0], all[4]}
 	}
-	args := []any{&g.Owner, &g.Fence, g.TTL.Milliseconds(), g.Depth, &g.Metadata}
-	if g.Keep > 0 {
-		keys, args = []string{all[0], s.recordKey(g.Key)}, append(args, g.Keep.Milliseconds())
-	}
-	return renewScript.With(keys, args...)
+	return &renewCommand{g, keys, g.TTL.Milliseconds()}
 }
 
 // renewed reads the reply to a renewal.
-func renewed(reply any, err error) guardstore.RenewReply {
+func (s *Store) renewed(ctx context.Context, key string, sent instant, reply any, err error) guardstore.RenewReply {
 	if err != nil {
+		s.clock(ctx, key).doubt()
 		return guardstore.RenewReply{Err: classify(err)}
 	}
-	return parseRenewed(reply)
+	r, at := parseRenewed(reply)
+	s.clock(ctx, key).observe(at, sent, s.now())
+	return r
 }

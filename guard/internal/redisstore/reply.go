@@ -8,86 +8,117 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
-// The scripts' replies, as their headers describe them. What does not fit is an error:
-// an outcome that is not known.
+// The scripts' replies, as their headers describe them: a word, and what goes with it. What does not fit is an
+// error: an outcome that is not known.
 
-// parseOnceReply is ParseClaim for a claim that asks for a record.
-func parseOnceReply(reply any) (guardstore.ClaimReply, error) {
-	if list, _ := reply.([]any); len(list) == 2 {
-		return parseBegun(list)
-	} else if len(list) == 5 {
-		return parseRecorded(list)
-	}
-	r, err := ParseClaim(reply)
-	if r.Status == guardstore.ClaimHeld {
-		return guardstore.ClaimReply{}, unexpected(reply)
-	}
+// cut parts a reply.
+func cut(reply any) (word, rest string) {
+	text, _ := reply.(string)
+	word, rest, _ = strings.Cut(text, " ")
+	return word, rest
+}
+
+// ParseClaim reads the reply to a claim.
+func ParseClaim(reply any) (guardstore.ClaimReply, error) {
+	r, _, err := parseClaim(reply)
 	return r, err
 }
 
-// ParseClaim reads the reply to a claim that asks for no record.
-func ParseClaim(reply any) (guardstore.ClaimReply, error) {
-	switch r := reply.(type) {
-	case redisconn.BatchReply:
-		if r > 0 {
-			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: uint64(r)}, nil
-		}
-	case int64:
-		if r == 0 {
-			return guardstore.ClaimReply{Status: guardstore.ClaimFinished}, nil
-		}
-	case string:
-		text, ahead := strings.CutPrefix(r, "-")
-		if fence, ok := parseWhole(text); ok && fence > 0 {
-			return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence, FenceAhead: ahead}, nil
-		}
-	case []any:
-		return parseBusy(r)
+// parseClaim returns the server's clock (µs), too, if the reply has it.
+func parseClaim(reply any) (r guardstore.ClaimReply, at uint64, err error) {
+	ok := false
+	switch word, rest := cut(reply); word {
+	case "held":
+		r, at, ok = parseHeld(rest)
+	case "busy":
+		r, ok = parseBusy(rest)
+	case "ended":
+		r.Status, ok = guardstore.ClaimFinished, rest == ""
+	case "recorded":
+		r, ok = parseRecorded(rest)
 	}
-	return guardstore.ClaimReply{}, unexpected(reply)
+	if !ok {
+		return guardstore.ClaimReply{}, 0, unexpected(reply)
+	}
+	return r, at, nil
 }
 
-func parseBusy(list []any) (guardstore.ClaimReply, error) {
-	if len(list) == 6 {
-		remaining, ok1 := list[0].(int64)
-		holder, ok2 := list[1].(string)
-		place, ok3 := parseWhole(list[2])
-		front, ok4 := list[3].(int64)
-		limit, ok5 := list[4].(int64)
-		done, ok6 := list[5].(int64)
-		if ok1 && ok2 && ok3 && ok4 && ok5 && ok6 {
-			if limit == 1 {
-				limit = 0 // exclusive
-			}
-			return guardstore.ClaimReply{
-				Status: guardstore.ClaimBusy, Remaining: parseRemaining(remaining),
-				Holder: holder, Ticket: place, Ahead: int(front), Done: done == 1, Limit: guardstore.Limit(limit),
-			}, nil
-		}
+func parseHeld(rest string) (r guardstore.ClaimReply, at uint64, ok bool) {
+	fence, more, several := strings.Cut(rest, " ")
+	clocked, earlier, begun := strings.Cut(more, " ")
+	if r.Fence, ok = parseWhole(fence); !ok || r.Fence == 0 {
+		return r, 0, false
 	}
-	return guardstore.ClaimReply{}, unexpected(list)
+	if at = r.Fence; several {
+		at, ok = parseWhole(clocked)
+	}
+	if begun && ok {
+		r.Earlier, ok = parseWhole(earlier)
+	}
+	r.Status, r.FenceAhead = guardstore.ClaimHeld, r.Fence > at
+	return r, at, ok
 }
 
-func parseReleaseReply(reply any) (guardstore.ReleaseReply, error) {
-	if reply == redisconn.BatchReply(1) {
-		reply = int64(1)
+func parseBusy(rest string) (guardstore.ClaimReply, bool) {
+	words := strings.SplitN(rest, " ", 6)
+	if len(words) != 6 {
+		return guardstore.ClaimReply{}, false
 	}
+	remaining, err := strconv.ParseInt(words[0], 10, 54)
+	place, ok1 := parseWhole(words[1])
+	front, ok2 := parseWhole(words[2])
+	limit, ok3 := parseWhole(words[3])
+	if limit == 1 {
+		limit = 0 // exclusive
+	}
+	return guardstore.ClaimReply{
+		Status: guardstore.ClaimBusy, Remaining: parseRemaining(remaining), Holder: words[5],
+		Ticket: place, Ahead: int(front), Done: words[4] == "1", Limit: guardstore.Limit(limit), //nolint:gosec // below 2^53
+	}, err == nil && ok1 && ok2 && ok3 && (words[4] == "0" || words[4] == "1")
+}
+
+var releases = map[string]guardstore.ReleaseReply{
+	"released": {Status: guardstore.ReleaseDone},
+	"kept":     {Status: guardstore.ReleaseDone, HeldOver: true},
+	"revoked":  {Status: guardstore.ReleaseRevoked},
+	"lost":     {Status: guardstore.ReleaseLost},
+}
+
+func parseRelease(reply any) (guardstore.ReleaseReply, error) {
+	word, _ := reply.(string)
+	r, known := releases[word]
+	if !known {
+		return guardstore.ReleaseReply{}, unexpected(reply)
+	}
+	return r, nil
+}
+
+// parseRenewed returns the server's clock (µs), too, if the hold was renewed.
+func parseRenewed(reply any) (r guardstore.RenewReply, at uint64) {
+	switch word, rest := cut(reply); {
+	case word == "held":
+		if at, r.Held = parseWhole(rest); r.Held {
+			return r, at
+		}
+	case reply == "revoked":
+		return guardstore.RenewReply{Revoked: true}, 0
+	case reply == "lost":
+		return r, 0
+	}
+	return guardstore.RenewReply{Err: unexpected(reply)}, 0
+}
+
+// ParseHeld reads a reply that says whether the owner holds the lock.
+func ParseHeld(reply any) (bool, error) {
 	switch reply {
-	case int64(0):
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
-	case int64(1):
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-	case int64(2):
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseAlready}, nil
-	case int64(3):
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseRevoked}, nil
-	case int64(4):
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone, HeldOver: true}, nil
+	case "held":
+		return true, nil
+	case "lost":
+		return false, nil
 	}
-	return guardstore.ReleaseReply{}, unexpected(reply)
+	return false, unexpected(reply)
 }
 
 // parseRemaining reads what is left of a ttl. A key without one stays until it is deleted.
@@ -98,32 +129,8 @@ func parseRemaining(ms int64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// ParseHeld reads a reply that is 1 if the owner holds the lock, and 0 if it does not.
-func ParseHeld(reply any) (bool, error) {
-	switch reply {
-	case int64(1):
-		return true, nil
-	case int64(0):
-		return false, nil
-	}
-	return false, unexpected(reply)
-}
-
-func parseRenewed(reply any) guardstore.RenewReply {
-	if reply == replyRevoked {
-		return guardstore.RenewReply{Revoked: true}
-	}
-	held, err := ParseHeld(reply)
-	return guardstore.RenewReply{Held: held, Err: err}
-}
-
-// replyRevoked is what the scripts say of a hold that was revoked.
-const replyRevoked int64 = 2
-
-// parseWhole reads a number that a script sent as text, as Lua's numbers are doubles:
-// below 2^53.
-func parseWhole(v any) (uint64, bool) {
-	text, _ := v.(string)
+// parseWhole reads a number of a script: below 2^53, as Lua's numbers are doubles.
+func parseWhole(text string) (uint64, bool) {
 	n, err := strconv.ParseUint(text, 10, 53)
 	return n, err == nil
 }

@@ -9,51 +9,14 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
-type list = []any
-
-// A reply to a claim, each of its values counts. With one value of another kind it is no reply.
+// A reply to a claim, each of its words counts. With one word of another kind it is no reply.
 func TestReply_ToAClaim(t *testing.T) {
 	t.Parallel()
-	busy := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "me", Ticket: 7, Ahead: 3, Limit: 2, Done: true}
-	whole := list{int64(1000), "me", "7", int64(3), int64(2), int64(1)}
+	busy := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "me too", Ticket: 7, Ahead: 3, Limit: 2, Done: true}
 	exclusive, forever, expired := busy, busy, busy
 	exclusive.Limit, forever.Remaining, expired.Remaining = guardstore.Exclusive, clock.Forever, 0
-	for _, row := range []struct {
-		reply any
-		want  guardstore.ClaimReply
-	}{
-		{"17", guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17}},
-		{"-17", guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17, FenceAhead: true}},
-		{redisconn.BatchReply(17), guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17}},
-		{int64(0), guardstore.ClaimReply{Status: guardstore.ClaimFinished}},
-		{whole, busy},
-		{list{int64(1000), "me", "7", int64(3), int64(1), int64(1)}, exclusive},
-		{list{int64(-1), "me", "7", int64(3), int64(2), int64(1)}, forever},
-		{list{int64(0), "me", "7", int64(3), int64(2), int64(1)}, expired},
-	} {
-		got, err := ParseClaim(row.reply)
-		require.NoError(t, err)
-		assert.Equal(t, row.want, got)
-	}
-	bad := []any{"0", "-0", "x", "", int64(1), redisconn.BatchReply(0), nil, list{}, whole[:5]}
-	for i := range whole {
-		reply := append(list{}, whole...)
-		reply[i] = 1.5
-		bad = append(bad, reply)
-	}
-	for _, reply := range bad {
-		got, err := ParseClaim(reply)
-		require.Error(t, err, "%v", reply)
-		assert.Zero(t, got)
-	}
-}
-
-// The same of a claim with a record: it began, or there is nothing to run.
-func TestReply_ToAClaimWithARecord(t *testing.T) {
-	t.Parallel()
 	record := func(state guardstore.RecordState, holder string) guardstore.ClaimReply {
 		return guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: &guardstore.Record{
 			State: state, Fence: 17, Age: time.Millisecond, Holder: holder,
@@ -62,42 +25,41 @@ func TestReply_ToAClaimWithARecord(t *testing.T) {
 	done := record(guardstore.RecordDone, "me")
 	done.Record.Result = []byte("42")
 	for _, row := range []struct {
-		reply any
+		reply string
 		want  guardstore.ClaimReply
+		at    uint64
 	}{
-		{list{"17", "0"}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17}},
-		{list{"17", "16"}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17, Earlier: 16}},
-		{list{"done", "17", "1000", "me", "42"}, done},
-		{list{"begun", "17", "1000", "", ""}, record(guardstore.RecordBegun, "")},
-		{list{"begun", "17", "1000", "me", ""}, record(guardstore.RecordBegun, "me")},
-		{list{"unkept", "17", "1000", "me", ""}, record(guardstore.RecordNotKept, "me")},
-		{list{"other", "17", "1000", "", ""}, record(guardstore.RecordOtherInput, "")},
-		{list{"damaged", "0", "0", "", ""}, guardstore.ClaimReply{
-			Status: guardstore.ClaimRecorded, Record: &guardstore.Record{State: guardstore.RecordDamaged},
-		}},
-		{int64(0), guardstore.ClaimReply{Status: guardstore.ClaimFinished}},
+		{"held 17", guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17}, 17},
+		{"held 17 17", guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17}, 17},
+		{"held 17 16", guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17, FenceAhead: true}, 16},
+		{"held 17 18", guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17}, 18},
+		{"held 17 17 16", guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 17, Earlier: 16}, 17},
+		{"ended", guardstore.ClaimReply{Status: guardstore.ClaimFinished}, 0},
+		{"busy 1000 7 3 2 1 me too", busy, 0},
+		{"busy 1000 7 3 1 1 me too", exclusive, 0},
+		{"busy -1 7 3 2 1 me too", forever, 0},
+		{"busy 0 7 3 2 1 me too", expired, 0},
+		{"recorded done 17 1000 2 me42", done, 0},
+		{"recorded begun 17 1000 0 ", record(guardstore.RecordBegun, ""), 0},
+		{"recorded begun 17 1000 2 me", record(guardstore.RecordBegun, "me"), 0},
+		{"recorded unkept 17 1000 2 me", record(guardstore.RecordNotKept, "me"), 0},
+		{"recorded other 17 1000 0 ", record(guardstore.RecordOtherInput, ""), 0},
+		{"recorded damaged 0 0 0 ", guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: &guardstore.Record{State: guardstore.RecordDamaged}}, 0},
 	} {
-		got, err := parseOnceReply(row.reply)
+		got, at, err := parseClaim(row.reply)
 		require.NoError(t, err)
 		assert.Equal(t, row.want, got)
+		assert.Equal(t, row.at, at, "%v", row.reply)
 	}
 	for _, reply := range []any{
-		"17", redisconn.BatchReply(17),
-		list{},
-		list{"17"},
-		list{"17", "x"},
-		list{"0", "16"},
-		list{int64(0), "16"},
-		list{"17", int64(16)},
-		list{"done", "x", "1000", "me", "42"},
-		list{"done", "17", "x", "me", "42"},
-		list{"done", "17", "1000", int64(2), "42"},
-		list{"done", "17", "1000", "me", int64(42)},
-		list{"done", "17", "1000", "me"},
-		list{"gone", "17", "1000", "me", ""},
-		list{int64(1), "17", "1000", "me", ""},
+		"17", "held", "held ", "held 0", "held -1", "held x", "held 17 ", "held 17 x", "held 17 17 x", "held 17 17 1 1", "held 9007199254740992", "ended 1", "lost", "",
+		"busy 1000 7 3 2 1", "busy x 7 3 2 1 me", "busy 1000 x 3 2 1 me", "busy 1000 7 x 2 1 me", "busy 1000 7 3 x 1 me", "busy 1000 7 3 2 2 me",
+		"recorded done x 1000 2 me42", "recorded done 17 x 2 me42", "recorded done 17 1000 3 me", "recorded done 17 1000 -1 me", "recorded done 17 1000 me", "recorded done 17 1000 ",
+		"recorded done 17 1000", "recorded begun 17 1000 3 me", "recorded unkept 17 1000 3 me", "recorded gone 17 1000 2 me", "recorded",
+		int64(1), nil,
+		[]any{"held", "17"},
 	} {
-		got, err := parseOnceReply(reply)
+		got, err := ParseClaim(reply)
 		require.Error(t, err, "%v", reply)
 		assert.Zero(t, got)
 	}
@@ -105,26 +67,43 @@ func TestReply_ToAClaimWithARecord(t *testing.T) {
 
 func TestReply_ToAReleaseAndARenewal(t *testing.T) {
 	t.Parallel()
-	for reply, want := range map[any]guardstore.ReleaseReply{
-		int64(0): {Status: guardstore.ReleaseLost}, int64(1): {Status: guardstore.ReleaseDone}, redisconn.BatchReply(1): {Status: guardstore.ReleaseDone},
-		int64(2): {Status: guardstore.ReleaseAlready}, int64(3): {Status: guardstore.ReleaseRevoked}, int64(4): {Status: guardstore.ReleaseDone, HeldOver: true},
+	for word, want := range map[string]guardstore.ReleaseReply{
+		"lost": {Status: guardstore.ReleaseLost}, "released": {Status: guardstore.ReleaseDone},
+		"revoked": {Status: guardstore.ReleaseRevoked}, "kept": {Status: guardstore.ReleaseDone, HeldOver: true},
 	} {
-		got, err := parseReleaseReply(reply)
+		got, err := parseRelease(word)
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}
-	for _, reply := range []any{int64(5), int64(-1), redisconn.BatchReply(0), "1", nil} {
-		got, err := parseReleaseReply(reply)
+	for _, reply := range []any{int64(1), "released ", "held", "", nil} {
+		got, err := parseRelease(reply)
 		require.Error(t, err)
 		assert.Zero(t, got)
 	}
-	for reply, want := range map[any]guardstore.RenewReply{int64(0): {}, int64(1): {Held: true}, int64(2): {Revoked: true}} {
-		assert.Equal(t, want, parseRenewed(reply))
+	for _, row := range []struct {
+		reply string
+		want  guardstore.RenewReply
+		at    uint64
+	}{
+		{"held 17", guardstore.RenewReply{Held: true}, 17},
+		{"revoked", guardstore.RenewReply{Revoked: true}, 0},
+		{"lost", guardstore.RenewReply{}, 0},
+	} {
+		got, at := parseRenewed(row.reply)
+		assert.Equal(t, row.want, got)
+		assert.Equal(t, row.at, at)
 	}
-	for _, reply := range []any{int64(3), int64(-1), "1", nil} {
-		r := parseRenewed(reply)
-		require.Error(t, r.Err)
+	for _, reply := range []any{int64(1), "held", "held x", "held 17 ", "lost 1", "revoked 1", "kept", "", nil} {
+		r, _ := parseRenewed(reply)
+		require.Error(t, r.Err, "%v", reply)
 		assert.False(t, r.Held || r.Revoked)
+	}
+	for reply, want := range map[string]bool{"held": true, "lost": false} {
+		held, err := ParseHeld(reply)
+		require.NoError(t, err)
+		assert.Equal(t, want, held)
+	}
+	for _, reply := range []any{int64(1), "held 17", "released", nil} {
 		held, err := ParseHeld(reply)
 		require.Error(t, err)
 		assert.False(t, held)

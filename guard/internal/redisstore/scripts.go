@@ -11,27 +11,18 @@ import (
 var lua embed.FS
 
 var (
-	acquireScript      = load("acquire")
-	releaseScript      = load("release")
-	renewScript        = load("renew")
-	acquireBatchScript = load("acquire_batch")
-	releaseBatchScript = load("release_batch")
-	forgetScript       = load("forget")
+	acquireScript = redisconn.NewScriptOfMany(source(lua, "acquire"))
+	releaseScript = redisconn.NewScriptOfMany(source(lua, "release"))
+	renewScript   = redisconn.NewScriptOfMany(source(lua, "renew"))
+	forgetScript  = Load(lua, "forget")
 )
 
 // Scripts are what is sent to Redis, by name. It says how they are loaded beforehand.
 func Scripts() map[string]string {
-	all := make(map[string]string)
-	for name, s := range map[string]*redisconn.Script{
-		"acquire": acquireScript, "release": releaseScript, "renew": renewScript,
-		"acquire_batch": acquireBatchScript, "release_batch": releaseBatchScript, "forget": forgetScript,
-	} {
-		all[name] = s.Source
+	return map[string]string{
+		"acquire": acquireScript.Source, "release": releaseScript.Source, "renew": renewScript.Source, "forget": forgetScript.Source,
 	}
-	return all
 }
-
-func load(name string) *redisconn.Script { return Load(lua, name) }
 
 // Folder has scripts, in lua.
 type Folder interface {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
@@ -19,6 +20,8 @@ type Store struct {
 	prefix   string
 	replicas redisconn.AckWait // how many replicas have to know of a hold
 	channels string            // as the scripts take it: see acquire.lua
+	clocks   serverClocks
+	now      func() instant // clock.Now, but in tests
 }
 
 // conn is a *redisconn.Client, but in tests.
@@ -47,7 +50,7 @@ type Config struct {
 // New makes a Store with the options of a client, which it does not use. It sends nothing.
 func New(client redis.UniversalClient, c Config) *Store {
 	conn := redisconn.Open(client, redisconn.Options{AttemptTimeout: c.AttemptTimeout, Acked: c.Replicas.N > 0, OnClient: c.OnClient})
-	s := &Store{conn: conn, prefix: c.Prefix, replicas: c.Replicas}
+	s := &Store{conn: conn, prefix: c.Prefix, replicas: c.Replicas, now: clock.Now}
 	counts := "0" // a cluster's nodes count their own subscribers only
 	if conn.SingleAddress() {
 		counts = "1"
@@ -68,6 +71,11 @@ func (s *Store) Server(ctx context.Context, key string) string {
 	return s.conn.Server(ctx, s.lockKey(key))
 }
 
+// clock is what is known of the clock of a key's server.
+func (s *Store) clock(ctx context.Context, key string) *serverClock {
+	return s.clocks.of(s.Server(ctx, key), key, s.now())
+}
+
 // Channels is how scripts take the prefix of the channels: see acquire.lua.
 func (s *Store) Channels() string { return s.channels }
 
@@ -76,36 +84,43 @@ func (s *Store) lockKey(key string) string { return LockKey(s.prefix, key) }
 // keys are slices of one string. The lock is the beginning of the queue.
 func (s *Store) keys(key string) [5]string {
 	base := s.prefix + ":{" + escape(key) + "}"
-	all := base + ":queue" + base + ":last" + base + ":seen" + base + ":holders"
+	all := base + ":queue" + base + ":ended" + base + ":seen" + base + ":holders"
 	queue := len(base) + len(":queue")
-	last := queue + len(base) + len(":last")
-	seen := last + len(base) + len(":seen")
-	return [5]string{all[:len(base)], all[:queue], all[queue:last], all[last:seen], all[seen:]}
+	ended := queue + len(base) + len(":ended")
+	seen := ended + len(base) + len(":seen")
+	return [5]string{all[:len(base)], all[:queue], all[queue:ended], all[ended:seen], all[seen:]}
 }
 
-// Acquire implements guardstore.Store.
+// Acquire implements guardstore.Store. A fence at or below the high water is of a clock that was set back: the claim
+// is sent again, and its hold gets a fence above.
 func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
-	cmd := &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()}
-	parse := ParseClaim
-	if c.Once != nil {
-		parse = parseOnceReply
+	server := s.clock(ctx, c.Key)
+	for c.FenceAbove = max(c.FenceAbove, server.above(s.now())); ; c.FenceAbove = server.highWater() {
+		var reply any
+		var err error
+		cmd, sent := &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()}, s.now()
+		if s.replicas.N > 0 {
+			reply, err = s.conn.DoAcked(ctx, cmd, s.replicas)
+		} else {
+			reply, err = s.conn.Do(ctx, cmd)
+		}
+		r, at, err := acquired(reply, err)
+		server.observe(at, sent, s.now())
+		if !Answered(err) {
+			server.doubt()
+		}
+		if err != nil || r.Status != guardstore.ClaimHeld || r.Fence > server.highWater() {
+			return r, err
+		}
 	}
-	var reply any
-	var err error
-	if s.replicas.N > 0 {
-		reply, err = s.conn.DoAcked(ctx, cmd, s.replicas)
-	} else {
-		reply, err = s.conn.Do(ctx, cmd)
-	}
-	return acquired(reply, err, parse)
 }
 
 // Release implements guardstore.Store.
 func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
 	if r.Record == nil {
-		return released(s.conn.Do(ctx, s.release(releaseScript, r)))
+		return released(s.conn.Do(ctx, s.release(ctx, releaseScript, r)))
 	}
-	cmd := s.release(releaseScript, r, s.recordKey(r.Key))
+	cmd := s.release(ctx, releaseScript, r, s.recordKey(r.Key))
 	if s.replicas.N > 0 {
 		return released(s.conn.DoAcked(ctx, cmd, s.replicas)) // a result that no replica knows of is not kept
 	}
@@ -114,11 +129,12 @@ func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.R
 
 // ReleaseBy is Release by a script that includes that of Release, and has more keys.
 func (s *Store) ReleaseBy(ctx context.Context, script *redisconn.Script, r guardstore.Release, more ...string) (guardstore.ReleaseReply, error) {
-	return released(s.conn.Do(ctx, s.release(script, r, more...)))
+	return released(s.conn.Do(ctx, s.release(ctx, script, r, more...)))
 }
 
-func (s *Store) release(script *redisconn.Script, r guardstore.Release, more ...string) *releaseCommand {
-	return &releaseCommand{r, s, script, s.keys(r.Key), more, r.TTL.Milliseconds()}
+func (s *Store) release(ctx context.Context, script *redisconn.Script, r guardstore.Release, more ...string) *releaseCommand {
+	careful := s.clock(ctx, r.Key).mayBeBelow(r.Fence, s.now())
+	return &releaseCommand{r, s, script, s.keys(r.Key), more, careful}
 }
 
 // Do sends a command to the same Redis. What Redis refuses is a RefusedError.

@@ -94,18 +94,6 @@ func (r *Env) Gone(t *testing.T, key string) {
 	Eventually(t, func() bool { return r.Depth(t, key) == "" }, "the lock is still taken")
 }
 
-// Last is the fence that Redis remembers for key, and the owner that released last.
-func (r *Env) Last(t *testing.T, key string) (fence, owner string) {
-	t.Helper()
-	last, err := r.Direct.Get(context.WithoutCancel(t.Context()), LockOf(key)+":last").Result()
-	if err != nil {
-		require.ErrorIs(t, err, redis.Nil)
-	}
-	fence, owner, _ = strings.Cut(last, " ")
-	owner, _, _ = strings.Cut(owner, " ")
-	return fence, owner
-}
-
 // Queue gives the owners that wait for key in Redis, and their places.
 func (r *Env) Queue(t *testing.T, key string) []redis.Z {
 	t.Helper()
@@ -123,7 +111,7 @@ func (r *Env) TakenByAnother(t *testing.T, key string) (free func()) {
 	return func() { require.NoError(t, l.Release(context.WithoutCancel(t.Context()))) }
 }
 
-// LeavesNothing says that there is nothing in Redis but the fences and the owners that
+// LeavesNothing says that there is nothing in Redis but the owners that ended and
 // are remembered for a while.
 func (r *Env) LeavesNothing(t *testing.T) {
 	t.Helper()
@@ -132,8 +120,7 @@ func (r *Env) LeavesNothing(t *testing.T) {
 		keys, err := r.Direct.Keys(ctx, "redlatch:*").Result()
 		require.NoError(t, err)
 		for _, key := range keys {
-			remembers := strings.HasSuffix(key, ":last") || strings.HasPrefix(key, "redlatch:instance:") || strings.HasSuffix(key, ":queue") &&
-				r.Direct.ZCount(ctx, key, "0", "+inf").Val() == 0
+			remembers := strings.HasSuffix(key, ":ended") || strings.HasPrefix(key, "redlatch:instance:")
 			if !remembers || r.Direct.PTTL(ctx, key).Val() == -1 {
 				left = append(left, key)
 			}
@@ -307,7 +294,7 @@ func AcquireLater(ctx context.Context, r *Env, key string, opts ...guard.LockOpt
 func (r *Env) Tombstones(t *testing.T, key string, n int64) {
 	t.Helper()
 	Eventually(t, func() bool {
-		return r.Direct.ZCount(t.Context(), LockOf(key)+":queue", "-inf", "(0").Val() == n
+		return r.Direct.ZCard(t.Context(), LockOf(key)+":ended").Val() == n
 	}, "no tombstone")
 }
 
@@ -421,8 +408,6 @@ func (r *Env) Nest(t *testing.T, key string, before func()) {
 	}, guard.TTL(1500*time.Millisecond))
 	require.NoError(t, err)
 	assert.Empty(t, r.Hash(t, key), "after release")
-	_, owner := r.Last(t, key)
-	assert.NotEmpty(t, owner, "released, not expired")
 	losses, _ := r.Seen.Count(guard.EventLoss)
 	assert.Zero(t, losses)
 }

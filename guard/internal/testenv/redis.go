@@ -102,9 +102,7 @@ func (s *Redis) Visit(g *guard.Guard, key string) {
 // Queue gives the owners that wait for key, in order.
 func (s *Redis) Queue(key string) []string {
 	s.Helper()
-	owners, err := s.Admin.ZRangeArgs(s.Context(), redis.ZRangeArgs{
-		Key: LockOf(key) + ":queue", ByScore: true, Start: "(0", Stop: "+inf",
-	}).Result()
+	owners, err := s.Admin.ZRange(s.Context(), LockOf(key)+":queue", 0, -1).Result()
 	require.NoError(s, err)
 	return owners
 }
@@ -168,7 +166,7 @@ func (s *Redis) Holders(key string) map[string]string {
 // Tombstones counts the owners of key that have ended.
 func (s *Redis) Tombstones(key string) int64 {
 	s.Helper()
-	n, err := s.Admin.ZCount(s.Context(), LockOf(key)+":queue", "-inf", "(0").Result()
+	n, err := s.Admin.ZCard(s.Context(), LockOf(key)+":ended").Result()
 	require.NoError(s, err)
 	return n
 }

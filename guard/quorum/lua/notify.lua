@@ -2,7 +2,7 @@
 -- list, and comes back at its place if it got nothing. The next owner gets the message that it is in front: it
 -- asks more often, in case that the first is dead. An owner that does not listen is skipped.
 
--- publish returns false when it is sure that nobody listens.
+-- publish returns false if certainly no subscriber got the message.
 local function publish(who, mark)
   return redis.pcall('PUBLISH', string.sub(channels, 2) .. string.match(who, '^[^-]*'), mark .. who) ~= 0
 end

@@ -1,16 +1,15 @@
 -- peek: look at the lock on one server of a quorum, and be notified when its hold ends.
 --
--- KEYS  1 lock, 2 queue (for its tombstones), 3 wake  zset  owners to notify, by place (µs)
+-- KEYS  1 lock, 2 ended (see acquire), 3 wake  zset  owners to notify, by place (µs)
 -- ARGV  1 owner, 2 place (0 = none yet)
 -- reply as that of acquire to an owner that waits; with a remaining ttl of 0, the lock is free
--- include value
--- include number
+-- include hold
 local owner, place = ARGV[1], tonumber(ARGV[2])
 if not place then
   return redis.error_reply('ERR guard: place must be a number')
 end
-if tonumber(redis.call('ZSCORE', KEYS[2], owner) or 0) < 0 then
-  return 0
+if redis.call('ZSCORE', KEYS[2], owner) then
+  return 'ended'
 end
 local had = redis.call('ZSCORE', KEYS[3], owner)
 if had then
@@ -19,17 +18,13 @@ else
   if place < 1 then
     local time = redis.call('TIME')
     local highest = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
-    place = math.max(time[1] * 1000000 + time[2], highest and tonumber(highest) + 1 or 0)
+    place = math.max(time[1] * 1000000 + time[2], highest and highest + 1 or 0)
   end
-  redis.call('ZADD', KEYS[3], word(place), owner)
+  redis.call('ZADD', KEYS[3], number(place), owner)
 end
-expire(KEYS[3], 60000, 'ZREM', KEYS[3], owner)
+expire(KEYS[3], forget, 'ZREM', KEYS[3], owner)
 local left = redis.call('PTTL', KEYS[1])
-if left == -2 then
-  left = 0
-end
--- What is not one field that is understood is not ours.
-local all = redis.pcall('HLEN', KEYS[1]) == 1 and redis.call('HGETALL', KEYS[1]) or {}
-local hold = parse(all[2])
-return {left, hold and hold.meta or '', word(place), redis.call('ZRANK', KEYS[3], owner), 1,
-  hold and hold.depth == '0' and 1 or 0}
+local field = redis.pcall('HRANDFIELD', KEYS[1], 1, 'WITHVALUES')
+local hold = decode(field[2])
+return table.concat({'busy', left == -2 and 0 or left, number(place), redis.call('ZRANK', KEYS[3], owner), 1,
+  hold and hold.depth == '0' and 1 or 0, hold and hold.meta or ''}, ' ')

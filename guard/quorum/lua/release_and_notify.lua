@@ -7,12 +7,13 @@
 local function release(KEYS)
   -- include release
 end
-local said = release({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]})
-local wake, channels = KEYS[6], ARGV[6]
+local replies = release({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]})
+local wake, channels = KEYS[6], ARGV[1]
 if redis.call('EXISTS', wake) == 1 then
-  redis.pcall('ZREM', wake, string.match(ARGV[1], '^[^~]*'))
-  if said == 1 or said == 3 then
+  redis.pcall('ZREM', wake, string.match(ARGV[2], '^[^~]*'))
+  local said = replies[1]
+  if said == 'released' or said == 'revoked' then
     -- include notify
   end
 end
-return said
+return replies[1]

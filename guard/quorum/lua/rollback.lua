@@ -1,26 +1,23 @@
 -- rollback: take back what a round on a quorum got, or may yet get, on one of its servers.
 --
--- KEYS  1 lock, 2 queue (for its tombstones), 3 wake (see peek)
+-- KEYS  1 lock, 2 ended (see acquire), 3 wake (see peek)
 -- ARGV  1 owner of the round, 2 tombstone (1 or 0), 3 prefix of the channels (see acquire), if the
 --       first in the list is to be notified
--- reply 1
--- include number
+-- reply released
+-- include hold
 local hold = redis.pcall('HGET', KEYS[1], ARGV[1])
 if type(hold) == 'table' and not string.find(hold.err, 'WRONGTYPE', 1, true) then
   return hold
 end
-if type(hold) == 'string' and not string.find(hold, '^0 ') then -- a MinHold goes on
+if type(hold) == 'string' and not string.find(hold, '^0 ') then -- else its MinHold keeps it
   redis.call('DEL', KEYS[1])
 end
 if ARGV[2] == '1' then
   local time = redis.call('TIME')
-  local at = time[1] * 1000000 + time[2]
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], string.format('(%.0f', -at), '0')
-  redis.call('ZADD', KEYS[2], string.format('%.0f', -at - 60000000), ARGV[1])
-  expire(KEYS[2], 60000, 'ZREM', KEYS[2], ARGV[1])
+  bury(KEYS[2], ARGV[1], time[1] * 1000000 + time[2])
 end
 local wake, channels = KEYS[3], ARGV[3]
 if channels ~= '' then
   -- include notify
 end
-return 1
+return 'released'

@@ -22,32 +22,30 @@ import (
 const (
 	lockKey  = "redlatch:{k}"
 	queueKey = lockKey + ":queue"
-	lastKey  = lockKey + ":last"
+	endedKey = lockKey + ":ended"
 	seenKey  = lockKey + ":seen"
 	heldKey  = lockKey + ":holders"
 )
 
 // Keys are those that most scripts take, the lock first.
-var Keys = []string{lockKey, queueKey, lastKey, seenKey, heldKey}
+var Keys = []string{lockKey, queueKey, endedKey, seenKey, heldKey}
 
 // Content is what is in Redis under one key. A ttl of 0 is that of a key that is not there.
 type Content struct {
 	Lock              map[string]string
-	Last              string
 	Queue             map[string]float64
+	Ended             map[string]float64
 	Seen              map[string]string
 	Holders           map[string]float64
-	LockTTL, LastTTL  time.Duration
+	LockTTL, EndedTTL time.Duration
 	QueueTTL, SeenTTL time.Duration
 	HoldersTTL        time.Duration
 }
 
-// InOrder is a queue, the first one first. Tombstones do not.
+// InOrder is a queue, the first one first.
 func InOrder(queue map[string]float64) (names []string) {
-	for o, place := range queue {
-		if place > 0 {
-			names = append(names, o)
-		}
+	for o := range queue {
+		names = append(names, o)
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(queue[a], queue[b]), cmp.Compare(a, b)) })
 	return names
@@ -125,10 +123,7 @@ func (s *Server) Put(ctx context.Context, c Content) error {
 			p.HSet(ctx, lockKey, c.Lock)
 			p.PExpire(ctx, lockKey, c.LockTTL)
 		}
-		if c.Last != "" {
-			p.Set(ctx, lastKey, c.Last, c.LastTTL)
-		}
-		for key, set := range map[string]map[string]float64{queueKey: c.Queue, heldKey: c.Holders} {
+		for key, set := range map[string]map[string]float64{queueKey: c.Queue, endedKey: c.Ended, heldKey: c.Holders} {
 			for name, score := range set {
 				p.Do(ctx, "zadd", key, strconv.FormatFloat(score, 'f', 0, 64), name)
 			}
@@ -138,6 +133,9 @@ func (s *Server) Put(ctx context.Context, c Content) error {
 		}
 		if len(c.Queue) > 0 {
 			p.PExpire(ctx, queueKey, c.QueueTTL)
+		}
+		if len(c.Ended) > 0 {
+			p.PExpire(ctx, endedKey, c.EndedTTL)
 		}
 		if len(c.Seen) > 0 {
 			p.HSet(ctx, seenKey, c.Seen)
@@ -150,10 +148,10 @@ func (s *Server) Put(ctx context.Context, c Content) error {
 
 // Look reads what is there.
 func (s *Server) Look(ctx context.Context) (Content, error) {
-	c := Content{Queue: map[string]float64{}, Holders: map[string]float64{}}
+	c := Content{Queue: map[string]float64{}, Ended: map[string]float64{}, Holders: map[string]float64{}}
 	p := s.Client.Pipeline()
-	lock, last, seen := p.HGetAll(ctx, lockKey), p.Get(ctx, lastKey), p.HGetAll(ctx, seenKey)
-	queue, holders := p.ZRangeWithScores(ctx, queueKey, 0, -1), p.ZRangeWithScores(ctx, heldKey, 0, -1)
+	lock, seen := p.HGetAll(ctx, lockKey), p.HGetAll(ctx, seenKey)
+	queue, ended, holders := p.ZRangeWithScores(ctx, queueKey, 0, -1), p.ZRangeWithScores(ctx, endedKey, 0, -1), p.ZRangeWithScores(ctx, heldKey, 0, -1)
 	lives := make([]*redis.DurationCmd, len(Keys))
 	for i, key := range Keys {
 		lives[i] = p.PTTL(ctx, key)
@@ -161,14 +159,16 @@ func (s *Server) Look(ctx context.Context) (Content, error) {
 	if _, err := p.Exec(ctx); err != nil && err != redis.Nil { //nolint:errorlint // as go-redis has it
 		return c, err
 	}
-	c.Lock, c.Last, c.Seen = lock.Val(), last.Val(), seen.Val()
-	for _, z := range queue.Val() {
-		c.Queue[z.Member.(string)] = z.Score
+	c.Lock, c.Seen = lock.Val(), seen.Val()
+	for _, set := range []struct {
+		to   map[string]float64
+		from []redis.Z
+	}{{c.Queue, queue.Val()}, {c.Ended, ended.Val()}, {c.Holders, holders.Val()}} {
+		for _, z := range set.from {
+			set.to[z.Member.(string)] = z.Score
+		}
 	}
-	for _, z := range holders.Val() {
-		c.Holders[z.Member.(string)] = z.Score
-	}
-	for i, to := range []*time.Duration{&c.LockTTL, &c.QueueTTL, &c.LastTTL, &c.SeenTTL, &c.HoldersTTL} {
+	for i, to := range []*time.Duration{&c.LockTTL, &c.QueueTTL, &c.EndedTTL, &c.SeenTTL, &c.HoldersTTL} {
 		*to = lives[i].Val()
 		switch *to {
 		case -2:

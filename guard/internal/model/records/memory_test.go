@@ -73,13 +73,15 @@ func (m *memory) release(t *testing.T, o owner, c claim, fence uint64) reply {
 		out.State, out.Result = guardstore.RecordDone, []byte(resultOf(o))
 	case tooLong:
 		out.State = guardstore.RecordNotKept
-	case unsure:
-		out.State = guardstore.RecordBegun
 	default:
 	}
-	got := m.GiveBack(t, guardstore.Release{Owner: name(o), Fence: fence, TTL: ttl, Tombstone: c.inDoubt, Record: &out})
+	release := guardstore.Release{Owner: name(o), Fence: fence, TTL: ttl, Tombstone: c.inDoubt, Record: &out}
+	if c.outcome == unsure {
+		release.Record = nil
+	}
+	got := m.GiveBack(t, release)
 	return reply{notified: m.Granted(), kind: map[guardstore.ReleaseStatus]kind{
-		guardstore.ReleaseDone: replyReleased, guardstore.ReleaseAlready: replyReleasedBefore, guardstore.ReleaseLost: replyNotHeld,
+		guardstore.ReleaseDone: replyReleased, guardstore.ReleaseLost: replyNotHeld,
 	}[got.Status]}
 }
 

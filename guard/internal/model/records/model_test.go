@@ -73,7 +73,6 @@ var broken = []row{
 	breaking(rules{waitersAreNotNotified: true}, nothing, unanswered, lossy, three),
 	breaking(rules{forgetsWhatRuns: true}, forgotten, lossy),
 	breaking(rules{forgetsWhatIsThere: true}, forgotten, lossy),
-	breaking(rules{unsureForgetsEarlier: true}, unwritten, three),
 	breaking(rules{tombstonesAreIgnored: true}, refused, unanswered),
 	// The model has no time. The replay looks at the ttl.
 	breaking(rules{secondReleaseIsIgnored: true}, nothing, unanswered, lossy, three),

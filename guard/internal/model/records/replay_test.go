@@ -224,6 +224,9 @@ func (s *server) eval(t *testing.T, script string, keys []string, args ...any) (
 	if err != nil {
 		got = err
 	}
+	if replies, many := got.([]any); many && len(replies) == 1 {
+		got = replies[0]
+	}
 	notified := slices.DeleteFunc(s.Messages(t), func(m string) bool { return strings.HasPrefix(m, "+") })
 	return got, notified
 }
@@ -243,48 +246,64 @@ func onceArgs(c claim) []any {
 
 func (s *server) acquire(t *testing.T, o owner, c claim) reply {
 	t.Helper()
-	place := ""
+	wants := "-"
 	if c.waits {
-		place = "0"
+		wants = "0"
 	}
-	got, notified := s.eval(t, "acquire", keys(), append([]any{name(o), ttl.Milliseconds(), "of " + name(o), "0", place, "1c:", ""}, onceArgs(c)...)...)
-	r := reply{kind: unexpected, notified: notified, result: fmt.Sprint(got)}
-	list, _ := got.([]any)
-	switch {
-	case got == int64(0):
-		return reply{kind: replyFinished, notified: notified}
-	case len(list) == 6:
-		return reply{kind: replyBusy, notified: notified}
-	case len(list) == 2:
-		r = reply{kind: replyHeld, notified: notified}
-		_, _ = fmt.Sscan(fmt.Sprint(list[0]), &r.fence)
-		_, _ = fmt.Sscan(fmt.Sprint(list[1]), &r.earlier)
-	case len(list) == 5:
-		state := fmt.Sprint(list[0])
-		r = reply{kind: map[string]kind{"other": replyOther, "begun": replyBegun, "done": replyDone, "unkept": replyUnkept}[state], notified: notified}
-		_, _ = fmt.Sscan(fmt.Sprint(list[1]), &r.fence)
-		if state == "done" {
-			r.result = fmt.Sprint(list[4])
+	got, notified := s.eval(t, "acquire", keys(), append([]any{"1c:", name(o), ttl.Milliseconds(), "of " + name(o), wants}, onceArgs(c)...)...)
+	words := strings.SplitN(fmt.Sprint(got), " ", 5)
+	r := reply{notified: notified}
+	switch words[0] {
+	case "ended":
+		r.kind = replyFinished
+	case "busy":
+		r.kind = replyBusy
+	case "held":
+		r.kind = replyHeld
+		_, _ = fmt.Sscan(words[1], &r.fence)
+		_, _ = fmt.Sscan(words[3], &r.earlier)
+	case "recorded":
+		r.kind = map[string]kind{"other": replyOther, "begun": replyBegun, "done": replyDone, "unkept": replyUnkept}[words[1]]
+		_, _ = fmt.Sscan(words[2], &r.fence)
+		if r.kind == replyDone {
+			r.result = resultIn(words[4])
 		}
+	default:
+		r = reply{kind: unexpected, notified: notified, result: fmt.Sprint(got)}
 	}
 	return r
 }
 
+// resultIn cuts the metadata off the end of a record.
+func resultIn(rest string) string {
+	length, text, _ := strings.Cut(rest, " ")
+	var n int
+	if _, err := fmt.Sscan(length, &n); err != nil || n > len(text) {
+		return rest
+	}
+	return text[n:]
+}
+
 func (s *server) release(t *testing.T, o owner, c claim, fence uint64) reply {
 	t.Helper()
-	doubt := 0
+	doubt := "-"
 	if c.inDoubt {
-		doubt = 1
+		doubt = "t"
 	}
 	result := ""
 	if c.outcome == kept {
 		result = resultOf(o)
 	}
-	words := [...]string{never: "failed", failed: "failed", unsure: "begun", kept: "done", tooLong: "unkept"}
-	c.atMostOnce = c.atMostOnce || c.outcome == never
-	args := append([]any{name(o), ttl.Milliseconds(), fence, doubt, 0, "1c:", words[c.outcome]}, onceArgs(c)...)
-	got, notified := s.eval(t, "release", keys(), append(args, "of "+name(o), result)...)
-	of, known := map[any]kind{int64(0): replyNotHeld, int64(1): replyReleased, int64(2): replyReleasedBefore}[got]
+	words := [...]string{never: "failed", failed: "failed", kept: "done", tooLong: "unkept"}
+	names, args := keys(), []any{"1c:", name(o), fmt.Sprint(fence, " 0 ", doubt)}
+	if c.outcome == unsure {
+		names = modeltest.Keys
+	} else {
+		c.atMostOnce = c.atMostOnce || c.outcome == never
+		args = append(append(append(args, words[c.outcome]), onceArgs(c)...), "of "+name(o), result)
+	}
+	got, notified := s.eval(t, "release", names, args...)
+	of, known := map[any]kind{"lost": replyNotHeld, "released": replyReleased}[got]
 	if !known {
 		return reply{kind: unexpected, result: fmt.Sprint(got)}
 	}

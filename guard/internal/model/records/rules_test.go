@@ -20,7 +20,6 @@ type rules struct {
 	waitersAreNotNotified  bool // the claims that wait do not learn of the outcome
 	forgetsWhatRuns        bool // Forget deletes the record of an owner that holds the lock
 	forgetsWhatIsThere     bool // Forget deletes another record than the one that it names
-	unsureForgetsEarlier   bool // work whose end is not known deletes the fence of the one that began before
 	tombstonesAreIgnored   bool // an acquire of an owner with a tombstone is heeded
 	secondReleaseIsIgnored bool // a release that is asked twice does not have the record live on
 
@@ -104,7 +103,7 @@ func (s *state) checkOutcome(o owner, held bool, before record) {
 		s.breaks(overwritten)
 	}
 	own := before.state == begun && before.owner == o
-	if c.outcome >= unsure && own && (held || c.atMostOnce) && (after.state != c.outcome.writes() || c.outcome == unsure && after.before != before.before) {
+	if c.outcome >= kept && own && (held || c.atMostOnce) && after.state != c.outcome.writes() {
 		s.breaks(unwritten)
 	}
 }

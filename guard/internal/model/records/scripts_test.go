@@ -12,7 +12,6 @@ const (
 	replyDone
 	replyUnkept
 	replyReleased
-	replyReleasedBefore
 	replyNotHeld
 	replyForgotten
 	replyNothingThere
@@ -44,7 +43,7 @@ func (r *rules) acquire(s *state, o owner) (a answer) {
 	}
 	switch {
 	case s.holder == o:
-	case s.holder == nobody && (c.tombstone && !r.tombstonesAreIgnored || s.released == o), c.tombstone && !r.tombstonesAreIgnored:
+	case c.tombstone && !r.tombstonesAreIgnored:
 		a.kind = replyFinished
 		return a
 	default:
@@ -98,7 +97,7 @@ func (r *rules) recorded(s *state, o owner) (answer, bool) {
 // admit gives a free lock to an owner.
 func (s *state) admit(o owner) {
 	s.top++
-	s.holder, s.fence, s.released = o, s.top, nobody
+	s.holder, s.fence = o, s.top
 	s.claims[o].place = 0
 }
 
@@ -110,9 +109,7 @@ func (r *rules) release(s *state, o owner) (a answer) {
 	before, held, first := s.record, s.holder == o, s.front()
 	switch {
 	case held:
-		a.kind, s.holder, s.released = replyReleased, nobody, o
-	case s.released == o:
-		a.kind = replyReleasedBefore
+		a.kind, s.holder = replyReleased, nobody
 	default:
 		a.kind = replyNotHeld
 	}
@@ -124,7 +121,7 @@ func (r *rules) release(s *state, o owner) (a answer) {
 		s.admit(next)
 		a.notified |= 1 << next
 	}
-	if silent := c.outcome == never && r.neverUndoes || r.othersAreLost && c.serves; !silent {
+	if silent := c.outcome == unsure || c.outcome == never && r.neverUndoes || r.othersAreLost && c.serves; !silent {
 		a.notified |= r.finish(s, o, held)
 		s.checkOutcome(o, held, before)
 	}
@@ -143,15 +140,12 @@ func (r *rules) finish(s *state, o owner, held bool) (notified uint8) {
 			is.touched = true
 		}
 	case writes != absent:
-		fence, before := c.fence, uint8(0)
+		fence := c.fence
 		if own {
 			fence = is.fence
 		}
-		if own && writes == begun && !r.unsureForgetsEarlier {
-			before = is.before
-		}
-		*is = record{state: writes, fence: fence, before: before, owner: o, input: c.input, touched: true}
-		c.known = writes != begun
+		*is = record{state: writes, fence: fence, owner: o, input: c.input, touched: true}
+		c.known = true
 		if !r.waitersAreNotNotified {
 			for i := range s.claims {
 				if s.claims[i].place > 0 {

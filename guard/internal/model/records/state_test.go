@@ -18,11 +18,10 @@ type state struct {
 	budget budget
 
 	// Redis.
-	record   record
-	holder   owner // of the lock
-	fence    uint8 // the holder's
-	released owner // named by last
-	places   uint8 // the highest place in the queue
+	record record
+	holder owner // of the lock
+	fence  uint8 // the holder's
+	places uint8 // the highest place in the queue
 
 	// What an operator saw, and has Redis forget. That command may arrive any number of times.
 	seen recordID
@@ -66,14 +65,14 @@ type outcome uint8
 const (
 	never outcome = iota
 	failed
-	unsure // it panicked, say: nobody knows how far it came
+	unsure // it panicked, say: nobody knows how far it came, and its release says nothing
 	kept
 	tooLong
 )
 
 // writes is the state of the record that an outcome makes.
 func (o outcome) writes() recordState {
-	return [...]recordState{never: absent, failed: absent, unsure: begun, kept: done, tooLong: unkept}[o]
+	return [...]recordState{never: absent, failed: absent, unsure: absent, kept: done, tooLong: unkept}[o]
 }
 
 // budget bounds a run.
@@ -138,7 +137,7 @@ type owner int8
 const nobody owner = -1
 
 func begin(b budget) state {
-	return state{budget: b, holder: nobody, released: nobody, record: record{owner: nobody}}
+	return state{budget: b, holder: nobody, record: record{owner: nobody}}
 }
 
 // front is the first owner in the queue.
@@ -193,7 +192,7 @@ func (s *state) print() uint64 {
 		for _, b := range [...]bool{
 			c.atMostOnce, c.waits, c.inDoubt, c.again, c.dead, c.lateAcquire, c.lateRelease, c.tombstone, c.ran, c.cleared, c.known,
 			c.left, c.serves, c.lost, c.told,
-			s.holder == owner(i), s.released == owner(i), s.record.owner == owner(i),
+			s.holder == owner(i), s.record.owner == owner(i),
 		} {
 			flags = flags<<1 | modeltest.Bit(b)
 		}

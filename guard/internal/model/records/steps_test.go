@@ -279,7 +279,7 @@ func (r *rules) flush(s *state, o owner) bool {
 	s.budget.losses--
 	r.note(s, event{what: flushes, of: nobody})
 	s.forgive()
-	s.holder, s.released, s.flushed = nobody, nobody, true
+	s.holder, s.flushed = nobody, true
 	for i := range s.claims {
 		s.claims[i].lost = true
 		s.claims[i].place, s.claims[i].tombstone = 0, false

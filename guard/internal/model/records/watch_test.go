@@ -61,15 +61,15 @@ func (r *rules) note(s *state, e event) {
 
 // call is a command on what it finds.
 type call struct {
-	what             what
-	of               owner
-	outcome          outcome
-	inDoubt          bool
-	fence            uint8
-	record           record
-	seen             recordID
-	holder, released owner
-	claims           [owners + 1]known
+	what    what
+	of      owner
+	outcome outcome
+	inDoubt bool
+	fence   uint8
+	record  record
+	seen    recordID
+	holder  owner
+	claims  [owners + 1]known
 }
 
 // known is what a script may see of a claim.
@@ -82,7 +82,7 @@ type known struct {
 func (s *state) callOf(e *event) call {
 	c := call{
 		what: e.what, of: e.of, outcome: e.claim.outcome, inDoubt: e.claim.inDoubt && e.what == gives, fence: s.kindOf(e.claim.fence),
-		record: s.record, holder: s.holder, released: s.released,
+		record: s.record, holder: s.holder,
 	}
 	c.seen = recordID{e.seen.state, s.kindOf(e.seen.fence)}
 	c.record.fence, c.record.before = s.kindOf(s.record.fence), s.kindOf(s.record.before)
@@ -104,7 +104,7 @@ func (s *state) callOf(e *event) call {
 func (c call) canonical() call {
 	is := func(o owner) int {
 		k := c.claims[o]
-		return int(modeltest.Bit(o == c.of)<<5|modeltest.Bit(o == c.holder)<<4|modeltest.Bit(o == c.record.owner)<<3|modeltest.Bit(o == c.released)<<2) + //nolint:gosec // bits
+		return int(modeltest.Bit(o == c.of)<<5|modeltest.Bit(o == c.holder)<<4|modeltest.Bit(o == c.record.owner)<<3) + //nolint:gosec // bits
 			int(k.place)*64 + int(modeltest.Bit(k.tombstone)) //nolint:gosec // bits
 	}
 	order := []owner{0, 1, 2}
@@ -114,7 +114,7 @@ func (c call) canonical() call {
 	for i, o := range order {
 		n.claims[i] = c.claims[o]
 	}
-	n.of, n.holder, n.released, n.record.owner = to(c.of), to(c.holder), to(c.released), to(c.record.owner)
+	n.of, n.holder, n.record.owner = to(c.of), to(c.holder), to(c.record.owner)
 	return n
 }
 

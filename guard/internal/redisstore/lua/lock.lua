@@ -1,253 +1,183 @@
--- What acquire and release do where the lock is not free, or a claim waits. It stands after the
--- way that most calls take: even defining these functions takes time.
--- include value
--- include number
-local holders = KEYS[5]
-ttl = ttl + 0
-local sweep = 32 -- holders whose time has ended that one call drops
-local any = '9007199254740991'
+-- What acquire and release share: who is inside, who waits, and who gets in. A key is a table of the names
+-- of a lock's keys.
+local ack = 2000           -- ms for which a granted lock waits for its owner to ask
+local patience = 25000000  -- µs without a question after which an owner in the queue is dead
+local urgent = 5000000     -- µs likewise, if the owner keeps others out, or has no subscription
+local most = 64            -- owners that one call takes out of a queue
+local batch = 16           -- grants of one call; each of these owners asks, and lets more in
+local any = 9007199254740991
 
--- now is the server's clock in µs.
-local function now()
-  local time = redis.call('TIME')
-  return time[1] .. string.sub('00000' .. time[2], -6)
+local function keys_of(names, first)
+  return {lock = names[first], queue = names[first + 1], ended = names[first + 2], seen = names[first + 3], holders = names[first + 4]}
 end
 
--- later is the time (µs) that is some ms from another.
-local function later(from, ms)
-  return word(from + ms * 1000)
+-- attempt returns what a function does, or the error that Redis answered it with.
+local function attempt(f, ...)
+  local ok, reply = pcall(f, ...)
+  if ok or type(reply) == 'table' then
+    return reply
+  end
+  return {err = reply}
 end
 
--- tolerates returns how many holders an owner allows, itself included. Its token has the number:
--- <instance>-<limit>.<number>, where 0 is any number; all others are exclusive.
-local function tolerates(who)
-  local limit = tonumber(string.match(who, '^[^-]*%-(%d+)%.') or 1)
-  return limit == 0 and math.huge or limit
-end
+local empty = {count = 0, limit = math.huge, fence = 0}
 
--- same says whether two owners are one claim: after the ~ stands the try.
-local function same(a, b)
-  return string.match(a, '^[^~]*') == string.match(b, '^[^~]*')
-end
-
--- released says whether it was this owner that released last.
-local function released(who)
-  local last_one = string.match(redis.call('GET', last) or '', '^%d+ (%S+)')
-  return last_one and same(last_one, who)
-end
-
--- inside is what is known of the holders: n, how many; limit, the strictest of theirs; several,
--- whether holders has them; fence, the highest; done, whether only a MinHold keeps the lock; sole,
--- the only holder; mine, what is there of the owner, and over, whether its time has ended.
-local inside
-
-local function nobody()
-  inside = {n = 0, limit = math.huge, fence = '0'}
-end
-
--- strictest sees which limit is the strictest of several. Where that was lost, nobody else gets in.
-local function strictest()
-  local limit = redis.call('ZREVRANGEBYSCORE', holders, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  inside.limit = not limit and 1 or -limit >= any + 0 and math.huge or -limit
-end
-
--- look reads the holders. A value that it cannot read is a holder that tolerates no other.
-local function look(owner)
-  local s = redis.pcall('HMGET', lock, owner, '@fence')
-  nobody()
-  if s.err then
-    if not string.find(s.err, 'WRONGTYPE', 1, true) then
-      error(s.err, 0)
+-- inside returns who is inside: how many; the strictest limit; the highest fence; of an exclusive lock, its
+-- owner and its hold; and the hold of the owner that asks. It drops holders whose time has ended. A
+-- value that it cannot read is a holder that tolerates no other.
+local function inside(key, owner, at)
+  local field = redis.pcall('HRANDFIELD', key.lock, 1, 'WITHVALUES')
+  if field.err then
+    if not string.find(field.err, 'WRONGTYPE', 1, true) then
+      error(field.err, 0)
     end
-    inside.n, inside.limit, inside.foreign, inside.error = 1, 1, true, s
-    return
+    return {count = 1, limit = 1, fence = 0}
+  elseif not field[1] then
+    return empty
+  elseif field[1] ~= '@fence' and limit_of(field[1]) == 1 then
+    local hold = decode(field[2])
+    return {count = 1, limit = 1, fence = hold and hold.fence or 0, owner = field[1], hold = hold, mine = field[1] == owner and hold}
   end
-  inside.n = redis.call('HLEN', lock) - (s[2] and 1 or 0)
-  inside.litter = inside.n == 0 and s[2]
-  if inside.n == 0 then
-    return
-  elseif s[2] then
-    inside.several, inside.fence, inside.mine = true, s[2], parse(s[1])
-    inside.over = inside.mine and not less(at, inside.mine.ends)
-    strictest()
-    return inside.mine
+  local late = redis.call('ZRANGEBYSCORE', key.holders, '(0', number(at), 'LIMIT', 0, 32)
+  if late[1] then
+    remove(key.lock, key.holders, late)
   end
-  local who, value = owner, s[1]
-  if not value and inside.n == 1 then
-    local all = redis.call('HGETALL', lock)
-    who, value = all[1], all[2]
+  local fields = redis.call('HLEN', key.lock)
+  local got = redis.call('HMGET', key.lock, owner, '@fence')
+  if not got[2] then
+    return fields == 0 and empty or {count = 1, limit = 1, fence = 0}
   end
-  local hold = inside.n == 1 and parse(value)
-  if not hold then
-    inside.limit, inside.foreign = 1, true
-    return
-  end
-  hold.who, inside.sole, inside.fence, inside.done = who, hold, hold.fence, hold.depth == '0'
-  inside.limit, inside.mine = inside.done and 1 or tolerates(who), who == owner and hold or nil
-  return inside.mine
+  local strictest = redis.call('ZREVRANGEBYSCORE', key.holders, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local limit = strictest and -strictest or 1
+  local mine = decode(got[1])
+  return {count = fields - 1, limit = limit == any and math.huge or limit, fence = tonumber(got[2]),
+    mine = mine and mine.ends > at and mine}
 end
 
--- drop lets holders out.
-local function drop(some)
-  if inside.several then
-    local index = {}
-    for i, who in ipairs(some) do
-      index[2 * i - 1], index[2 * i] = who, 'limit ' .. who
+-- has_room says whether one more may get in.
+local function has_room(found, owner)
+  return found.count == 0 or found.count < found.limit and found.count < limit_of(owner)
+end
+
+-- new_fence returns the server's time, or one above the highest fence that there is a reason to be above.
+local function new_fence(key, found, above, at)
+  local high = tonumber(redis.call('ZSCORE', key.ended, '@fence') or 0)
+  local fence = math.max(at, found.fence + 1, above + 1, high + 1)
+  remember(key.ended, fence, at)
+  return fence
+end
+
+-- extend has a lock with several holders live for so many ms at least.
+local function extend(key, ms)
+  local life = number(math.max(redis.call('PTTL', key.lock), ms))
+  redis.call('PEXPIRE', key.lock, life)
+  redis.call('PEXPIRE', key.holders, life)
+end
+
+-- admit lets an owner in, and returns who is inside then, and its hold. waits says that another one waits.
+local function admit(key, found, owner, ms, meta, above, at, waits)
+  local fence, limit = new_fence(key, found, above, at), limit_of(owner)
+  local flags = limit == 1 and waits and 'w' or '-'
+  if fence > at then
+    flags = flagged(flags, 'a' .. number(at))
+  end
+  local hold = {depth = '1', fence = fence, since = at, ends = at + ms * 1000, flags = flags, meta = meta}
+  if limit == 1 then
+    redis.call('HSET', key.lock, owner, encode(hold))
+    expire(key.lock, ms, 'DEL', key.lock)
+    return {count = 1, limit = 1, fence = fence, owner = owner, hold = hold}, hold
+  end
+  local life = found.count > 0 and math.max(redis.call('PTTL', key.lock), ms) or ms
+  redis.call('HSET', key.lock, owner, encode(hold), '@fence', number(fence))
+  expire(key.lock, life, 'HDEL', key.lock, owner)
+  redis.call('ZADD', key.holders, number(hold.ends), owner, number(-math.min(limit, any)), 'limit ' .. owner)
+  expire(key.holders, life, 'HDEL', key.lock, owner)
+  return {count = found.count + 1, limit = math.min(found.limit, limit), fence = fence}, hold
+end
+
+-- publish sends a message to the instance of an owner. It returns false if certainly no subscriber got it.
+local function publish(owner, mark)
+  local instance = string.match(owner, '^[^-]*')
+  local receivers = redis.pcall('PUBLISH', string.sub(ARGV[1], 2) .. instance, mark .. owner)
+  return not (receivers == 0 and string.sub(ARGV[1], 1, 1) == '1')
+end
+
+local function leave(key, owner)
+  redis.call('ZREM', key.queue, owner)
+  redis.call('HDEL', key.seen, owner)
+end
+
+-- is_dead says whether an owner in the queue did not ask for too long, and whether it gets messages.
+local function is_dead(key, owner, at, silence)
+  local when, mark = string.match(redis.call('HGET', key.seen, owner) or '', '^(%d+)(-?)$')
+  local subscribed = mark == ''
+  return not when or at - when > (subscribed and silence or urgent), subscribed
+end
+
+-- seen_at notes when an owner in the queue asked, or was told that it is in front. Silence counts from here.
+local function seen_at(key, owner, at, subscribed)
+  redis.call('HSET', key.seen, owner, number(at) .. (subscribed and '' or '-'))
+end
+
+-- notify_head tells the owner at the head of the queue that it is there: from now on it asks each second,
+-- in case that what it waits for is lost.
+local function notify_head(key, self, head, at)
+  for _ = 1, most do
+    head = head or redis.call('ZRANGE', key.queue, 0, 0)[1]
+    if not head or head == self then
+      return
     end
-    redis.call('ZREM', holders, unpack(index))
-    inside.n = inside.n - redis.call('HDEL', lock, unpack(some))
-    if inside.n > 0 then
-      return strictest()
+    local dead, subscribed = is_dead(key, head, at, patience)
+    if not dead and (not subscribed or publish(head, '+')) then
+      seen_at(key, head, at, subscribed)
+      return
     end
+    leave(key, head)
+    head = nil
   end
-  redis.call('DEL', lock)
-  if inside.several then
-    redis.call('DEL', holders)
-  end
-  local fence = inside.fence
-  nobody()
-  inside.fence = fence
 end
 
--- prune drops holders whose time has ended.
-local function prune()
-  if inside.several then
-    local over = redis.call('ZRANGEBYSCORE', holders, '(0', at, 'LIMIT', 0, sweep)
-    inside.mine = not inside.over and inside.mine or nil
-    if over[1] then
-      drop(over)
+-- grant_waiting lets owners in from the head of the queue, as long as there is room: self, which asks, for
+-- its ttl; others for an ack window, within which they have to ask. No owner passes a live owner that finds no
+-- room. moved says that the owner at the head came there in this call: it is told so, and is dead if it does not hear it.
+-- It returns who is inside then, and the hold of self.
+local function grant_waiting(key, found, at, above, self, moved)
+  local granted, hold, next = 0, nil, nil
+  for _ = 1, most do
+    local front = redis.call('ZRANGE', key.queue, 0, 1)
+    local owner, room = front[1], front[1] and has_room(found, front[1])
+    if not owner or granted == batch then
+      break
+    elseif owner == self.owner then
+      if not room then
+        return found, hold
+      end
+      leave(key, owner)
+      found, hold = admit(key, found, owner, self.ttl, self.meta, above, at, front[2])
+    else
+      local dead, subscribed = is_dead(key, owner, at, (room or moved) and patience or urgent)
+      if not dead and (room or moved) then
+        dead = subscribed and not publish(owner, room and '' or '+')
+      end
+      if not dead and not room then
+        if moved then
+          seen_at(key, owner, at, subscribed)
+        end
+        return found, hold
+      end
+      leave(key, owner)
+      if not dead then
+        found = admit(key, found, owner, ack, '', above, at, front[2])
+        granted = granted + 1
+      end
     end
-  end
-end
-
--- fits says whether one more may get in.
-local function fits(who)
-  return inside.n == 0 or inside.n < inside.limit and inside.n < tolerates(who)
-end
-
--- note writes last: the highest fence, and the owner that released. It lives for twice the ttl, a minute at
--- least, after the clock has caught up with the fence, and after rest (ms); and never shorter than
--- it was to. It says whether that is for longer than usual.
-local function note(fence, who, old, rest)
-  local ms = math.max(2 * ttl, 60000) + (rest or 0) + math.max(math.ceil((fence - at) / 1000), 0)
-  local ends = string.match(old or '', '^%d+ %S* (%d+)$')
-  if ends then
-    ms = math.max(ms, math.ceil((ends - at) / 1000))
-  end
-  local value = fence .. ' ' .. who
-  if ms > 60000 then
-    value = value .. ' ' .. later(at, ms)
-  end
-  redis.call('SET', last, value, 'PX', word(ms))
-  return ms > 60000
-end
-
--- mint makes a fence, unless the owner has ended, and gives the flags of its hold. A fence follows the
--- server's clock, so that it grows even when Redis forgot the last one; where the clock was set back,
--- it is one above the highest, and last lives until the clock has caught up. No client takes a
--- number of 2^53 or more for a fence.
-local function mint(who, above)
-  local old = redis.call('GET', last)
-  local high, before = string.match(old or '', '^(%d+) (%S*)')
-  if before and before ~= '' and same(before, who) then
-    return
-  end
-  if not high or not less(high, any) then
-    high = '0'
-  end
-  for _, other in ipairs({above, inside.fence}) do
-    high = less(high, other) and other or high
-  end
-  local fence, flags = at, ''
-  if not less(high, at) then
-    fence, flags = word(high + 1), 'a' .. at
-  end
-  flags = (note(fence, '', old) and 'l' or '') .. flags
-  inside.fence = fence
-  return fence, flags == '' and '-' or flags
-end
-
--- stretch has the lock live for so many ms at least.
-local function stretch(ms, must)
-  local left = redis.call('PTTL', lock)
-  if left < ms or must then
-    redis.call('PEXPIRE', lock, math.max(left, ms))
-  end
-  if inside.several then
-    expire(holders, math.max(left, ms), 'DEL', holders)
-  end
-end
-
--- index notes of one of several holders when its time ends, and its limit.
-local function index(who, ends)
-  local limit = tolerates(who)
-  redis.call('ZADD', holders, ends, who, '-' .. (limit == math.huge and any or limit), 'limit ' .. who)
-end
-
--- admit lets an owner in that fits, unless it has ended, and returns the fence and the flags. From the
--- second one on, each has a time of its own.
-local function admit(who, life, meta, above)
-  local fence, flags = mint(who, above)
-  if not fence then
-    return
-  end
-  if inside.litter then
-    redis.call('DEL', lock)
-  end
-  local first, ends = inside.sole, '0'
-  if inside.n > 0 then
-    ends = later(at, life)
-  end
-  if first and not inside.several then
-    redis.call('DEL', holders)
-    local left = redis.call('PTTL', lock)
-    first.ends = left < 0 and any or later(at, left)
-    redis.call('HSET', lock, first.who, line(first))
-    index(first.who, first.ends)
-    inside.several = true
-  end
-  local value = '1 ' .. fence .. ' ' .. ends .. ' ' .. flags .. ' ' .. meta
-  if inside.several then
-    redis.call('HSET', lock, who, value, '@fence', fence)
-    index(who, ends)
-    stretch(life)
-  else
-    redis.call('HSET', lock, who, value)
-    expire(lock, life, 'HDEL', lock, who)
-    inside.sole = parse(value)
-    inside.sole.who = who
-  end
-  inside.n, inside.limit = inside.n + 1, math.min(inside.limit, tolerates(who))
-  return fence, flags
-end
-
--- keep confirms a hold.
-local function keep(who, hold, meta, must)
-  if hold.ends ~= '0' then
-    local ends = later(at, ttl)
-    hold.ends = less(hold.ends, ends) and ends or hold.ends
-  end
-  hold.meta = meta
-  if line(hold) ~= hold.was then
-    write(who, line(hold))
-    if inside.several then
-      redis.call('HSET', lock, '@fence', inside.fence)
-      redis.call('ZADD', holders, hold.ends, who)
+    moved, next = true, front[2]
+    if found.limit == 1 then
+      break
     end
   end
-  stretch(ttl, must)
-end
-
--- busy is the reply to an owner that does not hold the lock.
-local function busy(owner, place, front)
-  local left, shown = redis.call('PTTL', lock), inside.sole
-  if inside.several then
-    local ends = redis.call('ZRANGEBYSCORE', holders, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    if ends and tolerates(owner) > 1 then
-      left = math.min(left, math.ceil((ends - at) / 1000))
-    end
-    shown = parse(redis.call('HGET', lock, redis.call('ZREVRANGE', holders, 0, 0)[1] or ''))
+  if moved and next then
+    notify_head(key, self.owner, next, at)
   end
-  return {math.max(left, -1), shown and shown.meta or '', place, front,
-    inside.limit == math.huge and 0 or inside.limit, inside.done and 1 or 0}
+  return found, hold
 end

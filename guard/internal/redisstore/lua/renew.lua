@@ -1,52 +1,43 @@
--- renew: give a hold at least its ttl from now, and note its depth and its present holder. Never
--- creates, never shortens.
+-- renew: give holds at least their ttl from now, and note their depth and their present holder. It never creates a
+-- hold, and never shortens one. One call takes any number of holds.
 --
--- KEYS  1 lock, 2 holders (see acquire), of an owner that tolerates others; once, of one with a record
--- ARGV  1 owner, 2 fence, 3 ttl (ms; 0: it only confirms, and sets the depth), 4 depth, 5 metadata
---       with a record: 6 for how long it outlives the lease (ms)
--- reply 1 renewed; 0 the owner does not hold the lock under this fence; 2 its hold was revoked
-local lock, owner, ttl = KEYS[1], ARGV[1], ARGV[3]
-local value = redis.call('HGET', lock, owner)
-local ends
-if value ~= ARGV[4] .. ' ' .. ARGV[2] .. ' 0 - ' .. ARGV[5] then
-  -- include value
-  local hold = parse(value)
-  if not hold or hold.depth == '0' then
-    return 0
+-- KEYS  of each hold: lock; of one that goes by itself, also holders, if it tolerates others, or once, if it has a record
+-- ARGV  of each hold: owner, fence, ttl (ms; 0: it only confirms, and sets the depth), depth, metadata; with a record, for
+--       how long that outlives the lease (ms)
+-- reply of each hold, in order, words: held <clock (µs)> · lost: the owner does not hold the lock under this fence ·
+--       revoked
+-- include hold
+local time = redis.call('TIME')
+local at, replies = time[1] * 1000000 + time[2], {}
+for i = 1, math.floor(#ARGV / 5) do
+  local lock, a = KEYS[i], 5 * i - 4
+  local owner, ttl = ARGV[a], tonumber(ARGV[a + 2])
+  local value = redis.pcall('HGET', lock, owner)
+  local hold = type(value) == 'string' and decode(value)
+  if type(value) == 'table' then
+    replies[i] = value
+  elseif not hold or hold.depth == '0' or hold.ends <= at then
+    replies[i] = 'lost'
   elseif hold.revoked then
-    return 2
-  elseif hold.fence ~= ARGV[2] then
-    return 0
-  end
-  ends = hold.ends
-  if ends ~= '0' then
-    local time = redis.call('TIME')
-    local at = time[1] * 1000000 + time[2]
-    if ends + 0 <= at then
-      return 0
-    elseif at + ttl * 1000 > ends + 0 then
-      ends = word(at + ttl * 1000)
+    replies[i] = 'revoked'
+  elseif hold.fence ~= tonumber(ARGV[a + 1]) then
+    replies[i] = 'lost'
+  else
+    hold.depth, hold.meta, hold.ends = ARGV[a + 3], ARGV[a + 4], math.max(hold.ends, at + ttl * 1000)
+    -- That comes first: Redis lets a script write although memory is full if its first write needs none.
+    if limit_of(owner) == 1 then
+      redis.call('PEXPIREAT', lock, number(math.ceil(hold.ends / 1000)))
+    else
+      local life = number(math.max(redis.call('PTTL', lock), ttl))
+      redis.call('PEXPIRE', lock, life)
+      redis.call('ZADD', KEYS[2], number(hold.ends), owner)
+      redis.call('PEXPIRE', KEYS[2], life)
+    end
+    redis.call('HSET', lock, owner, encode(hold))
+    replies[i] = 'held ' .. number(at)
+    if #ARGV == 6 and ttl > 0 then -- the record is its own: it wrote that it began when it got the lock
+      redis.call('PEXPIRE', KEYS[2], number(ttl + ARGV[6]))
     end
   end
-  hold.depth, hold.ends, hold.meta = ARGV[4], ends, ARGV[5]
-  if line(hold) ~= value then
-    write(owner, line(hold))
-    if ends ~= '0' then
-      redis.call('ZADD', KEYS[2], ends, owner)
-    end
-  end
 end
-if ttl ~= '0' and redis.call('PTTL', lock) < ttl + 0 then
-  redis.call('PEXPIRE', lock, ttl)
-end
-if ends and ends ~= '0' then
-  redis.call('PEXPIRE', KEYS[2], redis.call('PTTL', lock))
-end
-if ARGV[6] and ttl ~= '0' then
-  -- include get_record
-  local state, _, _, who = get_record(KEYS[2])
-  if state == 'begun' and who == owner then
-    redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl + ARGV[6]))
-  end
-end
-return 1
+return replies
