@@ -35,7 +35,7 @@ func TestClose_EndsLeasesAndWaiters(t *testing.T) {
 		is(t, <-waiting, guard.ErrClosed, guard.ErrLost)
 		assert.Equal(t, 0, g.s.Depth("k"), "given back when the work returned")
 		synctest.Wait() // observers hear last
-		assert.Equal(t, guard.OutcomeClosed, g.r.Observations("HoldEnd")[0].Hold.Outcome)
+		assert.ErrorIs(t, g.r.Observations("HoldEnd")[0].Hold.Err, guard.ErrClosed)
 		require.ErrorIs(t, g.WithLock(t.Context(), k, never(t)), guard.ErrClosed)
 	})
 }

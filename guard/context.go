@@ -10,8 +10,9 @@ type (
 	leaseKey struct{} // *Lease, the innermost; the others hang on it
 )
 
-// FromContext gives the innermost lease that ctx carries, whether or not it is still
-// held: ask its Err.
+// FromContext returns the innermost lease that ctx carries: that of the handler or work around the
+// caller, whatever its key, with Shared or a Limit, too, and whether or not it is still held (see
+// Lease.Err). Before a write that needs the lock of a key, ask Held.
 func FromContext(ctx context.Context) (*Lease, bool) {
 	l := leaseIn(ctx)
 	return l, l != nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
@@ -79,7 +80,7 @@ func (e *sentinel) ErrorType() string { return e.kind }
 // Guard holds itself is busy even if Redis does not answer.
 // It matches ErrBusy, and what Err matches.
 type BusyError struct {
-	Name       string        // the lock's Name
+	Name       string        // the lock's Name, or ""
 	Key        string        // the key that was asked for
 	Waited     time.Duration // how long the caller waited; 0 with NoWait
 	RetryAfter time.Duration // when another try makes sense; at least 1 s; with HeldOver, when MinHold ends
@@ -89,25 +90,25 @@ type BusyError struct {
 
 	// Limit is the strictest limit of those inside, where it was a Limit that kept the call
 	// out, or may have been; 0 where it was an exclusive lock, or readers.
-	Limit int
+	Limit guardstore.Limit
 }
 
 // Error names the lock's Name, never its key or holder.
 func (e *BusyError) Error() string {
 	switch {
 	case e.Err != nil:
-		return fmt.Sprintf("guard: lock %q is busy, gave up after %v: %v", e.Name, e.Waited, e.Err)
+		return fmt.Sprintf("guard: %s is busy, gave up after %v: %v", named("lock", e.Name), e.Waited, e.Err)
 	case e.HeldOver:
-		return fmt.Sprintf("guard: lock %q is kept after its work: its MinHold has not passed", e.Name)
+		return fmt.Sprintf("guard: %s is kept after its work: its MinHold has not passed", named("lock", e.Name))
 	case e.Waited > 0:
-		return fmt.Sprintf("guard: lock %q is busy, waited %v", e.Name, e.Waited)
+		return fmt.Sprintf("guard: %s is busy, waited %v", named("lock", e.Name), e.Waited)
 	}
-	return fmt.Sprintf("guard: lock %q is busy", e.Name)
+	return fmt.Sprintf("guard: %s is busy", named("lock", e.Name))
 }
 
-// ErrorType is lock_busy (not waited), lock_wait_timeout (the wait was used up),
-// lock_held_over (either of them, where only the MinHold of work that is done kept the key), or
-// canceled or deadline_exceeded when the end of ctx ended the wait.
+// ErrorType is canceled or deadline_exceeded where the end of ctx ended the wait, lock_held_over
+// where only the MinHold of work that is done kept the key, lock_full where a Limit kept the call
+// out, else lock_wait_timeout after a wait, and lock_busy without one.
 func (e *BusyError) ErrorType() string {
 	switch {
 	case errors.Is(e.Err, context.DeadlineExceeded):
@@ -116,6 +117,8 @@ func (e *BusyError) ErrorType() string {
 		return "canceled"
 	case e.HeldOver:
 		return "lock_held_over"
+	case e.Limit > 0:
+		return "lock_full"
 	case e.Waited > 0:
 		return "lock_wait_timeout"
 	}
@@ -133,7 +136,7 @@ func (e *BusyError) Format(state fmt.State, verb rune) { formatError(state, verb
 
 // LogValue gives log/slog the error's fields: msg, type, lock, waited and retry_after. Never the key.
 func (e *BusyError) LogValue() slog.Value {
-	return logValue(e, slog.String("lock", e.Name), slog.Duration("waited", e.Waited), slog.Duration("retry_after", e.RetryAfter))
+	return logValue(e, nameAttr(e.Name), slog.Duration("waited", e.Waited), slog.Duration("retry_after", e.RetryAfter))
 }
 
 // LostError says that a lease ended although the work under it may still run. It
@@ -147,9 +150,9 @@ type LostError struct {
 // Error names the lock's Name, never its key or owner.
 func (e *LostError) Error() string {
 	if errors.Is(e.Cause, ErrReleased) {
-		return fmt.Sprintf("guard: lock %q was released", e.Name)
+		return fmt.Sprintf("guard: %s was released", named("lock", e.Name))
 	}
-	return fmt.Sprintf("guard: lock %q was lost: %v", e.Name, e.Cause)
+	return fmt.Sprintf("guard: %s was lost: %v", named("lock", e.Name), e.Cause)
 }
 
 // ErrorType is lock_lost, or lock_max_hold, lock_released or lock_revoked by the Cause.
@@ -176,7 +179,7 @@ func (e *LostError) Format(state fmt.State, verb rune) { formatError(state, verb
 
 // LogValue gives log/slog the error's fields: msg, type and lock. Never the key.
 func (e *LostError) LogValue() slog.Value {
-	return logValue(e, slog.String("lock", e.Name))
+	return logValue(e, nameAttr(e.Name))
 }
 
 // StoreError says that Redis did not answer within StoreTimeout, or refused. Whether
@@ -194,7 +197,7 @@ type StoreError struct {
 // Error names the operation and the lock's Name, never the key.
 func (e *StoreError) Error() string {
 	if e.Name != "" {
-		return fmt.Sprintf("guard: lock store is unavailable: %s of lock %q: %v", e.Op, e.Name, e.Err)
+		return fmt.Sprintf("guard: lock store is unavailable: %s of %s: %v", e.Op, named("lock", e.Name), e.Err)
 	}
 	return fmt.Sprintf("guard: lock store is unavailable: %s: %v", e.Op, e.Err)
 }
@@ -213,7 +216,7 @@ func (e *StoreError) Format(state fmt.State, verb rune) { formatError(state, ver
 
 // LogValue gives log/slog the error's fields: msg, type, lock and op. Never the key.
 func (e *StoreError) LogValue() slog.Value {
-	return logValue(e, slog.String("lock", e.Name), slog.String("op", e.Op))
+	return logValue(e, nameAttr(e.Name), slog.String("op", e.Op))
 }
 
 // KeyError says that a key cannot be locked: it is empty, longer than MaxKeyLength, not
@@ -275,7 +278,7 @@ type OnceError struct {
 
 // Error names the lock's Name, never its key.
 func (e *OnceError) Error() string {
-	return fmt.Sprintf("guard: once %q: %s", e.Name, strings.TrimPrefix(e.Err.Error(), "guard: "))
+	return fmt.Sprintf("guard: %s: %s", named("once", e.Name), strings.TrimPrefix(e.Err.Error(), "guard: "))
 }
 
 // ErrorType is idempotency_key_reused, idempotency_outcome_unknown, idempotency_record_damaged or idempotency_result_not_kept.
@@ -299,7 +302,23 @@ func (e *OnceError) Format(state fmt.State, verb rune) { formatError(state, verb
 
 // LogValue gives log/slog the error's fields: msg, type and lock. Never the key.
 func (e *OnceError) LogValue() slog.Value {
-	return logValue(e, slog.String("lock", e.Name))
+	return logValue(e, nameAttr(e.Name))
+}
+
+// named is a noun with the name of the lock, if the lock has one.
+func named(noun, name string) string {
+	if name == "" {
+		return noun
+	}
+	return fmt.Sprintf("%s %q", noun, name)
+}
+
+// nameAttr is the name of a lock in a log, or the empty Attr, which handlers leave out.
+func nameAttr(name string) slog.Attr {
+	if name == "" {
+		return slog.Attr{}
+	}
+	return slog.String("lock", name)
 }
 
 // formatError prints an error of this package as its text, and its key with %+v.

@@ -105,7 +105,7 @@ func ExampleShared() {
 	fmt.Println(errors.Is(err, guard.ErrOption), err)
 	// Output:
 	// <nil>
-	// guard: lock "default" is busy
+	// guard: lock is busy
 	// true guard: ctx holds the key with Shared, and the call wants it with Limit(1), exclusively: release it first
 }
 

@@ -72,7 +72,7 @@ func ExampleMaxHold() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, guard.ErrMaxHold), errors.Is(err, guard.ErrLost))
 	// Output:
-	// guard: lock "default" was lost: guard: MaxHold is used up
+	// guard: lock was lost: guard: MaxHold is used up
 	// true true
 }
 

@@ -142,7 +142,7 @@ func ExampleGuard_Acquire() {
 	fmt.Println(context.Cause(work))
 	// Output:
 	// held: true true
-	// guard: lock "default" was released
+	// guard: lock was released
 }
 
 // Shutdown refuses new work and waits for what runs. Work under a lease may go on to

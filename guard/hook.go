@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
@@ -19,8 +20,8 @@ func init() {
 		return checkOnce(keep, options.([]OnceOption)) //nolint:forcetypeassert // as above
 	}
 	guardhook.GuardFor = func(ctx context.Context) any { return guardFor(ctx) }
-	guardhook.Owner = func(lease any) string { return lease.(*Lease).hold.Owner() }          //nolint:forcetypeassert // as above
-	guardhook.Limit = func(lease any) int { return shownLimit(lease.(*Lease).hold.Limit()) } //nolint:forcetypeassert // as above
+	guardhook.Owner = func(lease any) string { return lease.(*Lease).hold.Owner() }           //nolint:forcetypeassert // as above
+	guardhook.Limit = func(lease any) guardstore.Limit { return lease.(*Lease).hold.Limit() } //nolint:forcetypeassert // as above
 }
 
 // defaultWait sets the wait where neither the call nor the Guard set one.

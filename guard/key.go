@@ -36,7 +36,7 @@ func Key(key string) KeyFunc {
 //
 // Where Name gives no name, the format names the lock in errors and telemetry, with a * for each
 // verb: "order:%d" is "order:*". So the format is a constant: give values as args. A format without a
-// verb, and from the 257th format of a process on each new one, has the name "default".
+// verb names no lock, nor does any new format from the 257th of a process on.
 func Keyf(format string, args ...any) KeyFunc {
 	return withFormat(format, func(context.Context) (string, error) {
 		key, fault := keyformat.Sprintf(format, args)
@@ -89,9 +89,9 @@ func checkKey(key string) error {
 }
 
 // nameFor is the name of a lock that key was given for: that of the options, else the
-// format of key, else the default.
+// format of key, else none.
 func (s settings) nameFor(key KeyFunc) string {
-	return cmp.Or(s.name, formats.Name(formatOf(key)), defaultName)
+	return cmp.Or(s.name, formats.Name(formatOf(key)))
 }
 
 // withFormat makes a KeyFunc of which formatOf knows the format.

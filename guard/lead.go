@@ -54,12 +54,12 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 	if g.inChain(ctx, k) != nil {
 		return &OptionError{"ctx", "holds the key already: Lead cannot step down under another hold of it"}
 	}
-	s, err := g.checkLead(opts)
-	if err != nil {
+	if err := g.checkLead(opts); err != nil {
 		return err
 	}
-	opts = append(slices.Clone(opts), Wait(Forever), Name(s.nameFor(key))) //nolint:contextcheck // no key is asked for
-	c := candidate{g: g, key: Key(k), fn: fn, opts: opts}
+	//nolint:contextcheck // no key is asked for
+	named := withFormat(formatOf(key), Key(k))
+	c := candidate{g: g, key: named, fn: fn, opts: append(slices.Clone(opts), Wait(Forever))}
 	for {
 		pause, err := c.campaign(ctx)
 		if err != nil {
@@ -73,17 +73,17 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 }
 
 // checkLead refuses what would have several lead at once.
-func (g *Guard) checkLead(opts []LockOption) (settings, error) {
+func (g *Guard) checkLead(opts []LockOption) error {
 	s, err := g.lock.with(opts)
 	switch {
 	case err != nil:
-		return s, err
+		return err
 	case s.limit == guardstore.Unlimited:
-		return s, &OptionError{"Shared", "does not go with Lead: only one leads"}
+		return &OptionError{"Shared", "does not go with Lead: only one leads"}
 	case s.limit != guardstore.Exclusive:
-		return s, &OptionError{"Limit", fmt.Sprintf("%d does not go with Lead: only one leads", s.limit)}
+		return &OptionError{"Limit", fmt.Sprintf("%d does not go with Lead: only one leads", s.limit)}
 	}
-	return s, nil
+	return nil
 }
 
 // candidate is one call of Lead.

@@ -20,7 +20,7 @@ const maxLimit = 10_000
 // Each holder has a ttl of its own: after a crash its permit is free within that ttl. Within the
 // HandoverWindow, a permit passes to the next caller of the same Guard that waits with the same
 // TTL. The leases have fences, which name the permits. A resource cannot refuse late writes by
-// them: n callers write at once. [Held] and [Fence] do not see these leases; FromContext does.
+// them: n callers write at once. Held and Fence do not see these leases; FromContext does.
 //
 // It is for calls and for the rules of adapters: New refuses it. It does not go with Shared,
 // and not with a quorum of servers.
@@ -53,10 +53,9 @@ func Limit(n int) LockOption {
 // and Limit on one key if each reader is to count, or set HandoverWindow(0). With MaxHold a reader shares nothing.
 //
 // A reader's fence is above that of every earlier writer and below that of every later one:
-// it says which version the reader may have seen. [Held] and [Fence] do not see a reader's
-// lease, so that code which asks for a lock before it writes is not satisfied by one;
-// FromContext gives it. To take the key exclusively under a reader's lease is an
-// OptionError.
+// it says which version the reader may have seen. Held and Fence do not see a
+// reader's lease, so that code which asks for a lock before it writes is not satisfied by one;
+// FromContext returns it. To take the key exclusively under a reader's lease is an OptionError.
 //
 // It is for calls and for the rules of adapters: New refuses it. It does not go with Limit,
 // and not with a quorum of servers.
@@ -84,29 +83,6 @@ func (o callOption) applyGuard(*config) error {
 	return &OptionError{o.name, "is for a call or a rule, not for a Guard: no lock would be exclusive by default"}
 }
 
-// shownLimit gives a limit as users see it: 1 is exclusive, 0 any number.
-func shownLimit(l guardstore.Limit) int {
-	switch l {
-	case guardstore.Exclusive:
-		return 1
-	case guardstore.Unlimited:
-		return 0
-	}
-	return int(l)
-}
-
-// describe adds to a lock what the options of its call say of limits.
-func (s *settings) describe(l Lock) Lock {
-	switch s.limit {
-	case guardstore.Exclusive:
-	case guardstore.Unlimited:
-		l.Mode = ModeShared
-	default:
-		l.Mode, l.Limit = ModeLimit, int(s.limit)
-	}
-	return l
-}
-
 // checkLimit refuses what the store cannot do.
 func (g *Guard) checkLimit(s *settings) error {
 	if s.limit == guardstore.Exclusive {
@@ -131,20 +107,21 @@ func (l *Lease) exclusive() bool { return l.hold.Limit() == guardstore.Exclusive
 // checkUpgrade refuses a call that wants more than the hold it would join has. The call would
 // wait for itself.
 func (l *Lease) checkUpgrade(c *call) error {
-	held, wanted := shownLimit(l.hold.Limit()), shownLimit(c.limit)
-	if wanted != 0 && (held == 0 || wanted < held) {
+	held, wanted := l.hold.Limit(), c.limit
+	joins := wanted == guardstore.Unlimited || held == guardstore.Exclusive || held != guardstore.Unlimited && held <= wanted
+	if !joins {
 		return &OptionError{"ctx", fmt.Sprintf("holds the key with %s, and the call wants it with %s: release it first",
 			limitText(held), limitText(wanted))}
 	}
 	return nil
 }
 
-func limitText(limit int) string {
-	switch limit {
-	case 0:
+func limitText(l guardstore.Limit) string {
+	switch l {
+	case guardstore.Unlimited:
 		return "Shared"
-	case 1:
+	case guardstore.Exclusive:
 		return "Limit(1), exclusively"
 	}
-	return fmt.Sprintf("Limit(%d)", limit)
+	return fmt.Sprintf("Limit(%d)", l)
 }

@@ -23,12 +23,12 @@ func TestLimit_AtMostNAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		three := []guard.LockOption{guard.Limit(3), guard.Metadata("export")}
 		a, b, c := g.take(three...), g.take(three...), g.take(three...)
-		assert.Equal(t, 3, guardhook.Limit(a))
+		assert.EqualValues(t, 3, guardhook.Limit(a))
 		assert.NotEqual(t, testenv.Owner(a), testenv.Owner(b))
 		assert.Less(t, a.Fence(), b.Fence())
 		asked := g.s.Calls("acquire")
 		busy := g.busy(three...)
-		assert.Equal(t, 3, busy.Limit)
+		assert.EqualValues(t, 3, busy.Limit)
 		assert.Equal(t, "export", busy.Holder)
 		assert.Equal(t, asked, g.s.Calls("acquire"), "all permits are of this process")
 		assert.Equal(t, time.Second, g.busy(guard.Limit(3), guard.Wait(time.Second)).Waited)
@@ -53,7 +53,7 @@ func TestLimit_AtMostNAtOnce(t *testing.T) {
 func TestLimit_TheLaterLimitCounts(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		l := g.take(guard.Limit(3), guard.Limit(1))
-		assert.Equal(t, 1, guardhook.Limit(l))
+		assert.Equal(t, guardstore.Exclusive, guardhook.Limit(l))
 		g.free(l)
 	})
 }
@@ -99,7 +99,7 @@ func TestLimit_APermitIsPassedOn(t *testing.T) {
 func TestLimit_ReadersAndWriters(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		a, b := g.take(guard.Shared()), g.take(guard.Shared())
-		assert.Equal(t, 0, guardhook.Limit(a))
+		assert.Equal(t, guardstore.Unlimited, guardhook.Limit(a))
 		assert.Zero(t, g.busy().Limit)
 		writer := g.later()
 		g.free(g.acquire(a.Context(), "k", guard.Shared())) // re-entry passes the writer
@@ -108,7 +108,7 @@ func TestLimit_ReadersAndWriters(t *testing.T) {
 		c, d := g.later(guard.Shared()), g.later(guard.Shared())
 		g.free(a, b)
 		w := <-writer
-		assert.Equal(t, 1, guardhook.Limit(w))
+		assert.Equal(t, guardstore.Exclusive, guardhook.Limit(w))
 		assert.Greater(t, w.Fence(), b.Fence())
 		_ = g.busy(guard.Shared())
 		g.free(w)
@@ -174,6 +174,9 @@ func TestLimit_HeldSeesExclusiveLeasesOnly(t *testing.T) {
 			assert.False(t, held)
 			_, fenced := guard.Fence(l.Context())
 			assert.False(t, fenced)
+			around, found := guard.FromContext(l.Context())
+			assert.True(t, found)
+			assert.Same(t, l, around)
 			assert.Positive(t, l.Fence())
 			g.free(l)
 		}
@@ -222,9 +225,9 @@ func TestLimit_ObserversLearnTheMode(t *testing.T) {
 			modes[o.Lock] = true
 		}
 		assert.Equal(t, map[guard.Lock]bool{
-			{Name: "default", Key: "k", Mode: guard.ModeShared}:          true,
-			{Name: "default", Key: "k", Mode: guard.ModeLimit, Limit: 3}: true,
-			{Name: "default", Key: "k"}:                                  true,
+			{Key: "k", Limit: guardstore.Unlimited}: true,
+			{Key: "k", Limit: 3}:                    true,
+			{Key: "k"}:                              true,
 		}, modes)
 	})
 }

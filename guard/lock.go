@@ -61,7 +61,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	if err != nil {
 		if c.failOpen && isAcquireFailure(err) {
 			g.noteOutage(ctx, c.lock, c.ttl, err)
-			g.observers.Event(ctx, c.describe(c.lock), Event{Kind: EventFailedOpen, Op: "acquire", Err: err})
+			g.observers.Event(ctx, c.lock, Event{Kind: EventFailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
 		}
 		return err
@@ -161,7 +161,7 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (c 
 			return c, err
 		}
 	}
-	c.lock.Name = c.nameFor(key) //nolint:contextcheck // no key is asked for
+	c.lock.Name, c.lock.Limit = c.nameFor(key), c.limit //nolint:contextcheck // no key is asked for
 	c.under = leaseIn(ctx)
 	return c, nil
 }
@@ -196,7 +196,6 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 			return nil, err
 		}
 	}
-	c.lock = c.describe(c.lock)
 	begun := clock.Now()
 	if c.claimed != nil {
 		begun = c.claimed.begun
@@ -327,7 +326,7 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 // busy is the error of a call whose wait ended; cause is the end of its context, if that ended the wait.
 func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyError {
 	e := &BusyError{
-		Name: c.lock.Name, Key: c.lock.Key, Holder: w.Holder, Limit: int(w.Limit), Err: cause,
+		Name: c.lock.Name, Key: c.lock.Key, Holder: w.Holder, Limit: w.Limit, Err: cause,
 		RetryAfter: time.Second + rand.N(time.Second), //nolint:gosec // jitter
 	}
 	if c.wait > 0 {

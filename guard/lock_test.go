@@ -401,7 +401,7 @@ func TestMisuse_ReleasingTwiceTouchesNobodyElse(t *testing.T) {
 		require.NoError(t, next.Err())
 		require.ErrorIs(t, first.Err(), guard.ErrReleased)
 		require.ErrorIs(t, first.Check(t.Context()), guard.ErrReleased)
-		assert.Equal(t, guard.LostError{Name: "default", Key: "k", Cause: guard.ErrReleased}, *as[*guard.LostError](t, context.Cause(first.Context())))
+		assert.Equal(t, guard.LostError{Key: "k", Cause: guard.ErrReleased}, *as[*guard.LostError](t, context.Cause(first.Context())))
 		_, held := guard.Held(first.Context(), guard.Key("k"))
 		assert.False(t, held)
 		assert.NotEqual(t, next.Fence(), first.Fence(), "a stale token stays a stale token")

@@ -61,7 +61,7 @@ func (g *Guard) WithLocks(ctx context.Context, keys []KeyFunc, fn func(ctx conte
 	if err != nil {
 		var failure *StoreError
 		if c.failOpen && isAcquireFailure(err) && errors.As(err, &failure) {
-			lock := c.describe(Lock{Name: failure.Name, Key: failure.Key})
+			lock := Lock{Name: failure.Name, Key: failure.Key, Limit: c.limit}
 			g.noteOutage(ctx, lock, c.ttl, err)
 			g.observers.Event(ctx, lock, Event{Kind: EventFailedOpen, Op: "acquire", Err: err})
 			return fn(ctx)
@@ -121,7 +121,7 @@ func (s settings) resolveKeys(ctx context.Context, keys []KeyFunc) ([]Lock, erro
 		if err != nil {
 			return nil, err
 		}
-		sorted[i] = Lock{Name: s.nameFor(fn), Key: key} //nolint:contextcheck // no key is asked for
+		sorted[i] = Lock{Name: s.nameFor(fn), Key: key, Limit: s.limit} //nolint:contextcheck // no key is asked for
 	}
 	slices.SortStableFunc(sorted, func(a, b Lock) int { return cmp.Compare(a.Key, b.Key) })
 	sorted = slices.CompactFunc(sorted, func(a, b Lock) bool { return a.Key == b.Key })
@@ -206,7 +206,7 @@ func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
 	var claims sync.WaitGroup
 	claim := func(i int) {
 		one := c
-		one.lock = c.describe(locks[i])
+		one.lock = locks[i]
 		got[i].begun = begun
 		got[i].hold, got[i].waited, got[i].err = g.claim(ctx, &one, begun)
 	}

@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // Observer is notified of what happens to locks. Its methods are called synchronously, from
@@ -46,18 +48,10 @@ const (
 
 // Lock says which lock an observation is about.
 type Lock struct {
-	Name string // low cardinality: fit for metrics
-	Key  string // unbounded: not fit for metrics
-
-	Mode  string // the option of the call: ModeLimit, ModeShared, or empty: exclusive
-	Limit int    // n with ModeLimit, else 0
+	Name  string           // low cardinality: fit for metrics; see the option Name
+	Key   string           // unbounded: not fit for metrics
+	Limit guardstore.Limit // that of the call: Unlimited with Shared
 }
-
-// The modes of a lock that others may hold, too.
-const (
-	ModeLimit  = "limit"  // Limit(n), n more than 1
-	ModeShared = "shared" // Shared
-)
 
 // WaitResult says how the wait for a lock ended.
 type WaitResult struct {

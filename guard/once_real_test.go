@@ -65,7 +65,7 @@ func TestOnce_DamagedRecordIsRefused(t *testing.T) {
 		is(t, err, guard.ErrUnknownOutcome, guard.ErrStore)
 		assert.False(t, replayed)
 		assert.Equal(t, "idempotency_record_damaged", damaged.ErrorType())
-		assert.Equal(t, `guard: once "default": an earlier call began, and nobody knows how it ended: its record in Redis is damaged`, err.Error())
+		assert.Equal(t, `guard: once: an earlier call began, and nobody knows how it ended: its record in Redis is damaged`, err.Error())
 		require.NoError(t, r.WithLock(t.Context(), key, nothing, guard.NoWait()), "nothing was taken")
 	}
 	owner := "0123456789abcdef0123456789abcdef-1"

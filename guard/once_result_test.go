@@ -118,7 +118,7 @@ func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	notKept := func(want string, why error) {
 		t.Helper()
 		require.Error(t, why, want)
-		assert.Equal(t, `guard: once "default": the work was done, its result was not kept: `+want, why.Error())
+		assert.Equal(t, `guard: once: the work was done, its result was not kept: `+want, why.Error())
 	}
 	_, why := later(t, hidden{1, 2})
 	notKept("JSON does not give it back: guard_test.hidden.b differs", why)

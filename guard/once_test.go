@@ -96,7 +96,7 @@ func TestForget_ThatFails(t *testing.T) {
 		_ = fails(t.Context(), guard.Key(""), guard.ErrKey)
 		g.s.Fail(errDown)
 		failure := as[*guard.StoreError](t, fails(t.Context(), k, guard.ErrStore))
-		assert.Equal(t, []string{"forget", "default", "k"}, []string{failure.Op, failure.Name, failure.Key})
+		assert.Equal(t, []string{"forget", "", "k"}, []string{failure.Op, failure.Name, failure.Key})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		is(t, fails(ctx, k, context.DeadlineExceeded), context.DeadlineExceeded, guard.ErrStore)
@@ -200,7 +200,7 @@ func TestOnce_InProgressIsBusy(t *testing.T) {
 			require.ErrorIs(t, err, guard.ErrBusy, "what is in progress is not forgotten")
 			assert.False(t, deleted)
 			busy := as[*guard.BusyError](t, err)
-			assert.Equal(t, guard.BusyError{Name: "default", Key: "k", RetryAfter: time.Second}, *busy)
+			assert.Equal(t, guard.BusyError{Key: "k", RetryAfter: time.Second}, *busy)
 		}
 		close(end)
 		require.NoError(t, <-first)
@@ -266,7 +266,7 @@ func TestOnce_TheCallAfterUnfinishedWorkLearnsOfIt(t *testing.T) {
 				fence := leave(g, guard.AtMostOnce())
 				for _, g := range []*env{g, other} {
 					unknown := as[*guard.OnceError](t, g.refusal(guard.ErrUnknownOutcome, guard.AtMostOnce()))
-					assert.Equal(t, []string{"default", "k"}, []string{unknown.Name, unknown.Key})
+					assert.Equal(t, []string{"", "k"}, []string{unknown.Name, unknown.Key})
 					assert.Equal(t, fence, unknown.Fence)
 					assert.Equal(t, "idempotency_outcome_unknown", unknown.ErrorType())
 					assert.NotContains(t, unknown.Error(), `"k"`)
@@ -350,7 +350,7 @@ func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 			require.Len(t, events, before+1)
 			event := as[*guard.OnceError](t, events[before].Err)
 			claim, fence := g.s.last(key)
-			assert.Equal(t, []any{"default", claim.Key, fence}, []any{event.Name, event.Key, event.Fence})
+			assert.Equal(t, []any{"", claim.Key, fence}, []any{event.Name, event.Key, event.Fence})
 			require.ErrorIs(t, event, guard.ErrNotKept)
 			assert.Contains(t, event.Error(), map[string]string{"large": "it has 65538 bytes, MaxResult is 65536", "odd": "unsupported type"}[key])
 			for range 2 {
@@ -366,7 +366,7 @@ func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
 		}
 		refusal := as[*guard.OnceError](t, g.refusal(guard.ErrNotKept))
 		assert.Contains(t, refusal.Error(), "decode it")
-		assert.Equal(t, "default", refusal.Name)
+		assert.Empty(t, refusal.Name)
 		assert.Equal(t, "k", refusal.Key)
 		assert.NotZero(t, refusal.Fence)
 	})

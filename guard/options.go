@@ -18,7 +18,6 @@ const (
 	minTTL            = 100 * time.Millisecond
 	maxTTL            = 24 * time.Hour
 	DefaultTTL        = 30 * time.Second
-	defaultName       = "default"
 	DefaultPrefix     = "redlatch"
 	maxMetadataLength = 256 // bytes
 
@@ -210,7 +209,8 @@ func checkDuration(option string, d time.Duration) error {
 
 // Name labels a kind of lock ("order-payment") in errors and telemetry. Keep the number
 // of different names low: never put a key into it. An empty name is an OptionError. The default is the format of Keyf
-// with a * for each verb ("order:*" of "order:%d"); for any other KeyFunc it is "default".
+// with a * for each verb ("order:*" of "order:%d"). The lock of any other KeyFunc has no name: errors and
+// telemetry leave it out, as a part of a key may be personal data.
 func Name(name string) LockOption {
 	return lockOption(func(s *settings) error {
 		if name == "" {

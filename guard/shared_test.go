@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/guardhook"
 )
@@ -33,7 +34,7 @@ func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 		for _, l := range readers {
 			assert.Equal(t, testenv.Owner(readers[0]), testenv.Owner(l))
 			assert.Equal(t, readers[0].Fence(), l.Fence())
-			assert.Zero(t, guardhook.Limit(l))
+			assert.Equal(t, guardstore.Unlimited, guardhook.Limit(l))
 			require.NoError(t, l.Check(t.Context()))
 		}
 		assert.Equal(t, 1, g.s.Calls("acquire"))

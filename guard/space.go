@@ -40,7 +40,7 @@ func (g *Guard) checkOtherGuards(ctx context.Context, c *call) error {
 		return nil
 	}
 	for l := leaseIn(ctx); l != nil; l = l.outer {
-		excludes := l.exclusive() || shownLimit(c.limit) == 1
+		excludes := l.exclusive() || c.limit == guardstore.Exclusive
 		if l.hold.g != g && l.hold.g.space == g.space && l.Key() == c.lock.Key && excludes && l.Err() == nil {
 			return &OptionError{"ctx", "holds the key by another Guard of the same Redis and Prefix: the call would wait for itself"}
 		}

@@ -10,6 +10,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // The attributes. Name, outcome and error type are on metrics, too.
@@ -42,7 +43,7 @@ const keyHashLength = 8
 func (c *config) ownAttributes(ctx context.Context, l guard.Lock) []attribute.KeyValue {
 	var out []attribute.KeyValue
 	if l.Limit > 0 {
-		out = append(out, attrLimit.Int(l.Limit))
+		out = append(out, attrLimit.Int(int(l.Limit)))
 	}
 	if c.withKey {
 		out = append(out, attrKey.String(l.Key))
@@ -72,6 +73,17 @@ func errorType(err error) string {
 		return typeCanceled
 	}
 	return typeOther
+}
+
+// modeOf names a lock that others may hold, too; "" is an exclusive one.
+func modeOf(l guardstore.Limit) string {
+	switch l {
+	case guardstore.Exclusive:
+		return ""
+	case guardstore.Unlimited:
+		return "shared"
+	}
+	return "limit"
 }
 
 // waitErrorType names the error of a wait. That the caller does not want the lock any

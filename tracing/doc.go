@@ -11,13 +11,13 @@
 // A lock makes two spans, both of kind INTERNAL and both children of the caller's span:
 // "acquire <name>" for the wait and "hold <name>" for the hold. The work runs in the
 // context of the second, so that its own spans are below it. <name> is guard.Name. Adapters
-// set it to the route or the type of the task; else it is the format of guard.Keyf, or
-// "default", and "other" after the first 1,000 names. A re-entry makes no span.
+// set it to the route or the type of the task; else it is the format of guard.Keyf. A lock without a name has
+// none here, and after the first 1,000 names it is "other". A re-entry makes no span.
 //
 //	redlatch.lock.name      both     the name
 //	redlatch.lock.outcome   acquire  acquired, busy, timeout, canceled, error, closed
-//	                        hold     released, lost, max_hold, closed (guard's Outcome constants)
-//	error.type              both     lock_busy, lock_wait_timeout, lock_held_over, deadline_exceeded,
+//	                        hold     released, lost, max_hold, closed
+//	error.type              both     lock_busy, lock_wait_timeout, lock_held_over, lock_full, deadline_exceeded,
 //	                                 lock_lost, lock_max_hold, lock_revoked, lock_released,
 //	                                 lock_store_unavailable, shutting_down; _OTHER for errors of other packages
 //	redlatch.lock.mode      both     limit or shared, for guard.Limit and guard.Shared only

@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -21,7 +22,7 @@ const otherName = "other"
 
 // labels is what depends on a lock's name and mode alone, made once for each.
 type labels struct {
-	name     string
+	name     string // empty if the lock has none
 	mode     string // empty if it is exclusive
 	acquire  string // the names of the spans
 	hold     string
@@ -40,10 +41,10 @@ func newLabels(id labelID) *labels {
 	l := &labels{
 		name:    id.name,
 		mode:    id.mode,
-		acquire: "acquire " + id.name,
-		hold:    "hold " + id.name,
+		acquire: strings.TrimSpace("acquire " + id.name),
+		hold:    strings.TrimSpace("hold " + id.name),
 	}
-	l.span = []trace.SpanStartOption{trace.WithAttributes(l.common(1)...)}
+	l.span = []trace.SpanStartOption{trace.WithAttributes(l.common(2)...)}
 	l.add = l.counted("")
 	l.oldest = []metric.ObserveOption{l.set("", "")}
 	l.acquired = l.ended(guard.OutcomeAcquired, "")
@@ -84,7 +85,10 @@ func (l *labels) set(outcome, errorType string) metric.MeasurementOption {
 
 // common gives the attributes of everything, with room for as many as there may be.
 func (l *labels) common(room int) []attribute.KeyValue {
-	all := append(make([]attribute.KeyValue, 0, room), attrName.String(l.name))
+	all := make([]attribute.KeyValue, 0, room)
+	if l.name != "" {
+		all = append(all, attrName.String(l.name))
+	}
 	if l.mode != "" {
 		all = append(all, attrMode.String(l.mode))
 	}
@@ -119,7 +123,7 @@ func (c *labelCache) of(lock guard.Lock) *labels {
 
 // find returns the labels of a lock, or nil and the id that they are to have.
 func (c *labelCache) find(lock guard.Lock) (*labels, labelID) {
-	all, id := c.all(), labelID{lock.Name, lock.Mode}
+	all, id := c.all(), labelID{lock.Name, modeOf(lock.Limit)}
 	if l := all[id]; l != nil || len(all) < mostNames {
 		return l, id
 	}

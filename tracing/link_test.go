@@ -140,7 +140,7 @@ func TestLink_WaitedForAHoldOfAnotherProcess(t *testing.T) {
 		linked := waited.Links()[0].SpanContext
 		assert.True(t, linked.IsRemote())
 		assert.Equal(t, holder.SpanContext().SpanID(), linked.SpanID(), "the span that the hold is a child of")
-		assert.Equal(t, theirs.the(t, "hold default").SpanContext().TraceID(), linked.TraceID())
+		assert.Equal(t, theirs.the(t, "hold").SpanContext().TraceID(), linked.TraceID())
 		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())["redlatch.lock.holder"])
 	})
 }

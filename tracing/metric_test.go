@@ -212,6 +212,20 @@ func TestMetric_NamesAfterTheFirstThousandAreOther(t *testing.T) {
 	assert.Len(t, r.named("hold other"), 3)
 }
 
+// A key without a format has no name, and telemetry shows no part of the key instead.
+func TestSpan_LockWithoutANameHasNone(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	observe(t.Context(), r, guard.Lock{Key: "iban:DE02120300000000202051"})
+	for _, name := range []string{"acquire", "hold"} {
+		require.Len(t, r.named(name), 1)
+		assert.NotContains(t, attributesOf(r.named(name)[0].Attributes()), attribute.Key("redlatch.lock.name"))
+	}
+	point := r.points(t)["redlatch.lock.hold.duration"][0]
+	assert.NotContains(t, point.Attributes, "redlatch.lock.name")
+	assert.Equal(t, "released", point.Attributes["redlatch.lock.outcome"])
+}
+
 // What an error of the store says may name keys: spans have its class alone.
 func TestSpan_ErrorTextsAreNotRecorded(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {

@@ -111,7 +111,9 @@ func (o *observer) tell(ctx context.Context, level slog.Level, message string, l
 	if !now {
 		return
 	}
-	attrs = append([]slog.Attr{slog.String("lock", l.Name)}, attrs...)
+	if l.Name != "" {
+		attrs = append([]slog.Attr{slog.String("lock", l.Name)}, attrs...)
+	}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}

@@ -35,7 +35,8 @@ func TestLogger_RepeatedEventsAreOneLine(t *testing.T) {
 			o.Event(t.Context(), lock, lost)
 			o.Event(t.Context(), lock, guard.Event{Kind: guard.EventRenewal})
 		}
-		o.Event(t.Context(), guard.Lock{Name: "other"}, lost)
+		o.Event(t.Context(), guard.Lock{Key: "secret"}, lost)
+		assert.NotContains(t, out.String(), "lock=\"\"")
 		assert.Equal(t, 2, strings.Count(out.String(), "\n"), out.String())
 		for _, want := range []string{"omitted=2", "omitted=1"} {
 			out.Reset()

@@ -54,15 +54,18 @@ type graph map[kind]map[kind]string
 type kind struct{ name, key string }
 
 func (k kind) String() string {
-	if k.key == "" {
+	switch {
+	case k.key == "":
 		return fmt.Sprintf("lock %q", k.name)
+	case k.name == "":
+		return fmt.Sprintf("lock with key %q", k.key)
 	}
 	return fmt.Sprintf("lock %q with key %q", k.name, k.key)
 }
 
 // kindOf is by key where the Name does not tell two locks apart.
 func kindOf(l, other guard.Lock) kind {
-	if l.Name == other.Name || l.Name == "default" {
+	if l.Name == other.Name || l.Name == "" {
 		return kind{l.Name, l.Key}
 	}
 	return kind{l.Name, ""}

@@ -49,7 +49,7 @@ func TestOrder_FindsLocksThatAreNestedInTwoOrders(t *testing.T) {
 		"keys of one name":       {[]string{"account/a account/b", "account/b account/c", "account/a account/c"}, 0, nil},
 		"a circle of names":      {[]string{"a/1 b/1", "b/2 c/2", "c/3 a/3"}, 1, []string{`lock "c", and under it lock "a"`, `lock "a", and under it lock "b"`, `lock "b", and under it lock "c"`}},
 		"a circle of keys":       {[]string{"n/a n/b", "n/b n/c", "n/c n/a"}, 1, nil},
-		"without names":          {[]string{"a b", "b a"}, 1, []string{`lock "default" with key "b"`}},
+		"without names":          {[]string{"a b", "b a"}, 1, []string{`lock with key "b"`}},
 		"without names, ordered": {[]string{"tenant:1 order/1", "order/1 config"}, 0, nil},
 		"a circle through both":  {[]string{"tenant:1 order/1", "order/1 config", "config tenant:1"}, 1, nil},
 		"re-entry":               {[]string{"a/1 b/1 a/1", "a/1 a/1"}, 0, nil},

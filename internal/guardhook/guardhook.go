@@ -6,6 +6,8 @@ package guardhook
 import (
 	"context"
 	"time"
+
+	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
 // MaxLocks is how many different keys one call of WithLocks takes at most.
@@ -29,6 +31,6 @@ var (
 	// Owner returns the token of a *guard.Lease: the field of the lock's hash in Redis.
 	Owner func(lease any) string
 
-	// Limit returns how many holders a *guard.Lease allows: 1 is exclusive, 0 any number.
-	Limit func(lease any) int
+	// Limit returns that of a *guard.Lease.
+	Limit func(lease any) guardstore.Limit
 )

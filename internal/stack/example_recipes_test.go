@@ -271,7 +271,7 @@ func Example_atMostThree() {
 	export := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "exported") })
 
 	perTenant := guardhttp.Lock("export:{header:X-Tenant}", guard.Limit(3), guard.NoWait())
-	h := guardhttp.Middleware(g, perTenant.BusyStatus(http.StatusTooManyRequests))(export)
+	h := guardhttp.Middleware(g, perTenant)(export)
 	tasks := guardasynq.Tasks{"export:run": guardasynq.Lock("export:{tenant}", guard.Limit(3))}
 	fmt.Println(len(tasks), h != nil)
 	// Output: 1 true

@@ -3,6 +3,8 @@ package guardgrpc_test
 import (
 	"context"
 	"errors"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 )
 
 var errOwn = status.Error(codes.FailedPrecondition, "paid already")
@@ -32,7 +35,7 @@ type want struct {
 var (
 	isBusy   = want{codes.Aborted, "LOCK_BUSY", "later", guard.ErrBusy}
 	waited   = want{codes.Aborted, "LOCK_WAIT_TIMEOUT", "later", guard.ErrBusy}
-	isFull   = want{codes.ResourceExhausted, "LOCK_BUSY", "later", guard.ErrBusy}
+	isFull   = want{codes.ResourceExhausted, "LOCK_FULL", "later", guard.ErrBusy}
 	isDown   = want{codes.Unavailable, "LOCK_STORE_UNAVAILABLE", "later", guard.ErrStore}
 	isClosed = want{codes.Unavailable, "SHUTTING_DOWN", "later", guard.ErrClosed}
 	isLost   = want{codes.Unknown, "LOCK_LOST", "-1", guard.ErrLost}
@@ -270,10 +273,41 @@ func TestAnswers_StatusError(t *testing.T) {
 	} {
 		answer := guardgrpc.StatusError(t.Context(), err)
 		assert.Equal(t, code, status.Code(answer))
-		assert.Equal(t, code == codes.DeadlineExceeded, len(status.Convert(answer).Details()) == 0, "%v", err)
 		_, again := detailsOf(t, answer)
 		assert.Equal(t, code == codes.Aborted, again, "a caller without time is not asked to come again")
 	}
+}
+
+// A row of the table of names: name, status of gRPC.
+var nameRow = regexp.MustCompile("(?m)^\\| `Err[^|]*\\| `(\\w+)` \\| \\d+ \\| `(\\w+)` \\|$")
+
+// The reason of a status is the error.type in capitals, and the guide has each with its code.
+func TestAnswers_ReasonIsTheErrorType(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/failure-modes.md")
+	require.NoError(t, err)
+	said := map[string][]string{}
+	for _, row := range nameRow.FindAllStringSubmatch(string(text), -1) {
+		said[row[1]] = append(said[row[1]], row[2])
+	}
+	answered := map[string][]string{}
+	for _, err := range []error{
+		&guard.BusyError{}, &guard.BusyError{Waited: 1}, &guard.BusyError{HeldOver: true}, &guard.BusyError{Limit: 3},
+		&guard.BusyError{Err: context.DeadlineExceeded}, &guard.BusyError{Err: context.Canceled},
+		&guard.LostError{Cause: guard.ErrClosed}, &guard.LostError{Cause: guard.ErrMaxHold},
+		&guard.LostError{Cause: guard.ErrReleased}, &guard.LostError{Cause: guard.ErrRevoked},
+		&guard.StoreError{}, &guard.KeyError{}, &guard.KeyError{Err: keytemplate.Invalid("missing")}, &guard.OptionError{}, guard.ErrClosed, guard.ErrNoGuard,
+		&guard.OnceError{Err: guard.ErrOtherInput}, &guard.OnceError{Err: guard.ErrUnknownOutcome},
+		&guard.OnceError{Err: guard.ErrDamagedRecord}, &guard.OnceError{Err: guard.ErrNotKept},
+	} {
+		var typed interface{ ErrorType() string }
+		require.ErrorAs(t, err, &typed)
+		answer := guardgrpc.StatusError(t.Context(), err)
+		reason, _ := detailsOf(t, answer)
+		assert.Equal(t, strings.ToUpper(typed.ErrorType()), reason)
+		answered[typed.ErrorType()] = append(answered[typed.ErrorType()], status.Code(answer).String())
+	}
+	assert.Equal(t, said, answered)
 }
 
 // Not parallel: it listens to what is logged.

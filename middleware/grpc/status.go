@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -23,28 +24,30 @@ const (
 )
 
 type answer struct {
-	code         codes.Code
-	reason, text string
+	code codes.Code
+	text string
 }
 
-// The table of answers.
+// The table of answers. The reason of a status is the code of the error, in capitals.
 var table = map[locking.Kind]answer{
-	locking.Busy:        {codes.Aborted, "LOCK_BUSY", "another call or job is working on this resource"},
-	locking.WaitTimeout: {codes.Aborted, "LOCK_WAIT_TIMEOUT", "another call or job did not finish with this resource in time"},
-	locking.Deadline:    {codes.DeadlineExceeded, "", "the time for this call ran out"},
-	locking.Cancelled:   {codes.Canceled, "", "the caller has cancelled"},
-	locking.Down:        {codes.Unavailable, "LOCK_STORE_UNAVAILABLE", "the resource cannot be locked at the moment"},
-	locking.Closed:      {codes.Unavailable, "SHUTTING_DOWN", "this server takes no new work"},
-	locking.Lost:        {codes.Unknown, "LOCK_LOST", "the resource's lock was lost during the call: its outcome is not known"},
-	locking.KeyMissing:  {codes.InvalidArgument, "LOCK_KEY_INVALID", "the call does not say which resource it is for, or not in a valid way"},
-	locking.KeyFailed:   {codes.Internal, "LOCK_KEY_INVALID", "the server could not tell which resource the call is for"},
-	locking.KeyUnfit:    {codes.Internal, "LOCK_KEY_INVALID", "the server could not tell which resource the call is for"},
-	locking.NoGuard:     {codes.Internal, "NO_GUARD", notSetUp},
-	locking.BadOption:   {codes.Internal, "OPTION_INVALID", notSetUp},
+	locking.Busy:        {codes.Aborted, "another call or job is working on this resource"},
+	locking.WaitTimeout: {codes.Aborted, "another call or job did not finish with this resource in time"},
+	locking.HeldOver:    {codes.Aborted, "a call or job has worked on this resource a moment ago"},
+	locking.Full:        {codes.ResourceExhausted, "as many calls and jobs as may are working on this resource"},
+	locking.Deadline:    {codes.DeadlineExceeded, "the time for this call ran out"},
+	locking.Cancelled:   {codes.Canceled, "the caller has cancelled"},
+	locking.Down:        {codes.Unavailable, "the resource cannot be locked at the moment"},
+	locking.Closed:      {codes.Unavailable, "this server takes no new work"},
+	locking.Lost:        {codes.Unknown, "the resource's lock was lost during the call: its outcome is not known"},
+	locking.KeyMissing:  {codes.InvalidArgument, "the call does not say which resource it is for, or not in a valid way"},
+	locking.KeyFailed:   {codes.Internal, "the server could not tell which resource the call is for"},
+	locking.KeyUnfit:    {codes.Internal, "the server could not tell which resource the call is for"},
+	locking.NoGuard:     {codes.Internal, notSetUp},
+	locking.BadOption:   {codes.Internal, notSetUp},
 
-	locking.OtherInput:     {codes.InvalidArgument, "IDEMPOTENCY_KEY_REUSED", "the key was used for another request"},
-	locking.UnknownOutcome: {codes.FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN", "an earlier call with this key began, and nobody knows how it ended"},
-	locking.NotKept:        {codes.FailedPrecondition, "IDEMPOTENCY_RESULT_NOT_KEPT", "an earlier call with this key was served, and its response was not kept"},
+	locking.OtherInput:     {codes.InvalidArgument, "the key was used for another request"},
+	locking.UnknownOutcome: {codes.FailedPrecondition, "an earlier call with this key began, and nobody knows how it ended"},
+	locking.NotKept:        {codes.FailedPrecondition, "an earlier call with this key was served, and its response was not kept"},
 }
 
 // inProgress is the reason of a busy lock for a method with Once.
@@ -68,15 +71,13 @@ func StatusError(ctx context.Context, err error) error {
 	if own := ownStatus(means.Kind, err); own != nil {
 		return &statusError{own, err}
 	}
-	if means.Full {
-		given.code = codes.ResourceExhausted
-	}
-	if errors.As(err, new(*locking.InProgressError)) && (means.Kind == locking.Busy || means.Kind == locking.WaitTimeout) {
-		given.reason = inProgress
+	reason := strings.ToUpper(means.Code)
+	if errors.As(err, new(*locking.InProgressError)) && means.Kind.IsBusy() {
+		given.code, reason = codes.Aborted, inProgress
 	}
 	var details []protoadapt.MessageV1
-	if given.reason != "" {
-		details = append(details, &errdetails.ErrorInfo{Reason: given.reason, Domain: domain})
+	if reason != "" {
+		details = append(details, &errdetails.ErrorInfo{Reason: reason, Domain: domain})
 	}
 	switch {
 	case means.Kind == locking.Lost, means.Kind == locking.UnknownOutcome, means.Kind == locking.NotKept:

@@ -31,10 +31,13 @@
 //
 //	lock_busy               409, Retry-After   busy, not waited for
 //	lock_wait_timeout       409, Retry-After   busy for as long as Wait says
+//	lock_held_over          409, Retry-After   only the guard.MinHold of work that is done keeps the key
+//	lock_full               429, Retry-After   as many callers work as guard.Limit allows
 //	deadline_exceeded       503, Retry-After   the request's deadline ended the wait
 //	lock_store_unavailable  503, Retry-After   Redis did not answer, or refused
 //	shutting_down           503, Retry-After   the Guard is closed
-//	lock_lost               500                lost under the handler, nothing sent yet
+//	lock_lost               500                lost under the handler, nothing sent yet; also lock_max_hold and
+//	                                           lock_revoked
 //	lock_key_invalid        400                the request lacks a value of the key
 //	lock_key_invalid        500                the template does not fit the route
 //	no_guard                500                there is no Guard
@@ -43,11 +46,12 @@
 //	                                           guard.Shared, and wanted more strictly
 //	                        499, no body       the client is gone
 //
-// With Rule.Once, these come instead of lock_busy and lock_wait_timeout, and besides:
+// With Rule.Once, these come instead of those of a busy lock, and besides:
 //
 //	idempotency_in_progress      409, Retry-After   the first request is being served
 //	idempotency_key_reused       422                the first request was another one
 //	idempotency_outcome_unknown  409                it never finished, and guard.AtMostOnce is set
+//	idempotency_record_damaged   409                its record in Redis is damaged
 //	idempotency_result_not_kept  409                it was served, its answer was not kept
 //	body_too_large               413                the body has more than 1 MiB
 //	body_unreadable              400                the body could not be read

@@ -253,7 +253,7 @@ func ExampleLock_limit() {
 
 	export := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "exported") })
 	atMost3 := guardhttp.Lock("export:{header:X-Tenant}", guard.Limit(3), guard.NoWait())
-	h := guardhttp.Middleware(g, atMost3.BusyStatus(http.StatusTooManyRequests))(export)
+	h := guardhttp.Middleware(g, atMost3.BusyStatus(http.StatusServiceUnavailable))(export)
 
 	request := httptest.NewRequest(http.MethodPost, "/exports", nil)
 	request.Header.Set("X-Tenant", "acme")
@@ -263,7 +263,7 @@ func ExampleLock_limit() {
 	answer := httptest.NewRecorder()
 	h.ServeHTTP(answer, request)
 	fmt.Println(answer.Code)
-	// Output: 429
+	// Output: 503
 }
 
 func ExampleRule_Once() {

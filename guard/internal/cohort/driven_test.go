@@ -65,7 +65,7 @@ type insider struct {
 	ctx   context.Context
 	owner string
 	key   string
-	limit int // as Lease.Limit
+	limit guardstore.Limit
 }
 
 func (d *drive) draw(n int) int {
@@ -102,14 +102,14 @@ func (d *drive) enter(ctx context.Context, key string) *insider {
 		d.count(key)
 	}
 	above := d.alone[key]
-	if in.limit == 1 {
+	if in.limit == guardstore.Exclusive {
 		above = d.top[key]
 	}
 	if l.Fence() <= above && !d.doomed(in) {
 		d.fail("%s (limit %d) has fence %d, after %d", in.owner, in.limit, l.Fence(), above)
 	}
 	d.top[key] = max(d.top[key], l.Fence())
-	if in.limit == 1 {
+	if in.limit == guardstore.Exclusive {
 		d.alone[key] = max(d.alone[key], l.Fence())
 	}
 	return in
@@ -122,9 +122,12 @@ func (d *drive) count(key string) {
 		if in.ctx.Err() != nil || d.doomed(in) {
 			continue
 		}
-		if in.limit > 0 {
-			most = min(most, in.limit)
-		} else if shares[in.owner] {
+		switch {
+		case in.limit == guardstore.Exclusive:
+			most = 1
+		case in.limit != guardstore.Unlimited:
+			most = min(most, int(in.limit))
+		case shares[in.owner]:
 			continue
 		}
 		shares[in.owner] = true

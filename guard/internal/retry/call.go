@@ -22,11 +22,9 @@ type Policy struct {
 
 // Label says which lock a call is about.
 type Label struct {
-	Name string // low cardinality
-	Key  string
-
-	Mode  string // see guard.Lock
-	Limit int
+	Name  string // low cardinality
+	Key   string
+	Limit guardstore.Limit
 }
 
 // Call is one command to the store, repeated until it is answered.

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
 // examples has an error of each kind.
@@ -31,8 +32,10 @@ var examples = []error{
 	&guard.LostError{Cause: guard.ErrReleased},
 	&guard.LostError{Cause: guard.ErrRevoked},
 	&guard.BusyError{HeldOver: true},
+	&guard.BusyError{Limit: 3},
 	&guard.StoreError{},
 	&guard.KeyError{},
+	&guard.KeyError{Err: locking.Invalid("missing")},
 	&guard.OptionError{},
 	guard.ErrClosed,
 	guard.ErrNoGuard,
@@ -42,32 +45,32 @@ var examples = []error{
 	&guard.OnceError{Err: guard.ErrNotKept},
 }
 
-// A row of the table of names: `error.type`, `code`.
-var nameRow = regexp.MustCompile("(?m)^\\| `Err[^|]*\\| `(\\w+)` \\| `(\\w+)`[^|]*\\|$")
+// A row of the table of names: name, status.
+var nameRow = regexp.MustCompile("(?m)^\\| `Err[^|]*\\| `(\\w+)` \\| (\\d+) \\| `\\w+` \\|$")
 
-// An error has a name for telemetry and one for clients. The guide says which, and a new
-// kind of error needs both.
-func TestNames_EachErrorHasBothNames(t *testing.T) {
+// The code of an answer is the error.type of telemetry. The guide has each with its status.
+func TestNames_CodeIsTheErrorType(t *testing.T) {
 	t.Parallel()
-	codes := map[string]string{}
+	answered := map[string][]string{}
 	for _, err := range examples {
 		var typed interface{ ErrorType() string }
 		require.ErrorAs(t, err, &typed)
-		codes[typed.ErrorType()] = Of(t.Context(), err, nil).Code
+		answer := Of(t.Context(), err, nil)
+		assert.Equal(t, typed.ErrorType(), answer.Code)
+		answered[answer.Code] = append(answered[answer.Code], strconv.Itoa(answer.Status))
 	}
 	for _, kind := range errorTypes(t) {
-		assert.NotEmpty(t, codes[kind], "no example, or no code, of %q", kind)
+		assert.NotEmpty(t, answered[kind], "no example of %q", kind)
 	}
-
 	text, err := os.ReadFile("../../../docs/failure-modes.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "## Names of errors")
 	require.True(t, found)
-	said := map[string]string{}
+	said := map[string][]string{}
 	for _, row := range nameRow.FindAllStringSubmatch(table, -1) {
-		said[row[1]] = row[2]
+		said[row[1]] = append(said[row[1]], row[2])
 	}
-	assert.Equal(t, codes, said)
+	assert.Equal(t, answered, said)
 }
 
 // errorTypes finds in the source of guard what ErrorType may return.

@@ -38,16 +38,19 @@ func Of(ctx context.Context, err error, known HTTPError) Outcome {
 		return body.outcome(ctx)
 	}
 	o := Outcome{table[means.Kind], means.Kind, means.Kind.Fault()}
-	o.RetryAfter = int((means.RetryAfter + time.Second - 1) / time.Second)
-	switch means.Kind {
-	case locking.Busy, locking.WaitTimeout:
+	if means.Code != "" {
+		o.Code, o.Type = means.Code, typeBase+means.Code
+	}
+	if means.Kind.IsBusy() {
 		if errors.As(err, new(*locking.InProgressError)) {
-			after := o.RetryAfter
 			o.Problem = inProgress
-			o.RetryAfter = after
 		}
-		o.Status = busyStatus(ctx)
-	case locking.KeyFailed:
+		if status, set := ctx.Value(busyStatusKey{}).(int); set {
+			o.Status = status
+		}
+	}
+	o.RetryAfter = int((means.RetryAfter + time.Second - 1) / time.Second)
+	if means.Kind == locking.KeyFailed {
 		o.ask(err, known)
 	}
 	return o
@@ -133,11 +136,4 @@ func withBusyStatus(ctx context.Context, code int) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, busyStatusKey{}, code)
-}
-
-func busyStatus(ctx context.Context) int {
-	if code, ok := ctx.Value(busyStatusKey{}).(int); ok {
-		return code
-	}
-	return http.StatusConflict
 }

@@ -49,16 +49,18 @@ func TestTable(t *testing.T) {
 		"busy, wrapped":                       {live, fmt.Errorf("x: %w", &guard.BusyError{RetryAfter: 2100 * time.Millisecond}), 409, "lock_busy", 3},
 		"busy, only the sentinel":             {live, guard.ErrBusy, 409, "lock_busy", 1},
 		"waited":                              {live, &guard.BusyError{Waited: time.Second, RetryAfter: 2 * time.Second}, 409, "lock_wait_timeout", 2},
+		"full":                                {live, &guard.BusyError{Waited: time.Second, Limit: 3, RetryAfter: 2 * time.Second}, 429, "lock_full", 2},
+		"held over":                           {live, &guard.BusyError{HeldOver: true, RetryAfter: 9 * time.Second}, 409, "lock_held_over", 9},
 		"busy, deadline":                      {late, &guard.BusyError{Err: context.DeadlineExceeded, RetryAfter: 4 * time.Second}, 503, "deadline_exceeded", 4},
 		"busy, deadline of a context within":  {live, &guard.BusyError{Waited: 1, Err: context.DeadlineExceeded}, 503, "deadline_exceeded", 1},
-		"busy, canceled by the program":       {live, &guard.BusyError{Waited: 1, Err: context.Canceled}, 409, "lock_busy", 1},
+		"busy, canceled by the program":       {live, &guard.BusyError{Waited: 1, Err: context.Canceled}, 409, "canceled", 1},
 		"deadline before any answer":          {late, context.DeadlineExceeded, 503, "deadline_exceeded", 1},
 		"store down":                          {live, &guard.StoreError{Err: failed}, 503, "lock_store_unavailable", 1},
 		"store down, by a deadline":           {live, &guard.StoreError{Err: context.DeadlineExceeded}, 503, "lock_store_unavailable", 1},
 		"closed":                              {live, guard.ErrClosed, 503, "shutting_down", 1},
 		"lost":                                {live, &guard.LostError{Cause: failed}, 500, "lock_lost", 0},
 		"lost by Close":                       {live, &guard.LostError{Cause: guard.ErrClosed}, 500, "lock_lost", 0},
-		"lost by MaxHold":                     {live, &guard.LostError{Cause: guard.ErrMaxHold}, 500, "lock_lost", 0},
+		"lost by MaxHold":                     {live, &guard.LostError{Cause: guard.ErrMaxHold}, 500, "lock_max_hold", 0},
 		"lost, joined":                        {live, errors.Join(&guard.LostError{Cause: &guard.StoreError{}}, failed), 500, "lock_lost", 0},
 		"lost, and nobody there":              {gone, &guard.LostError{Cause: failed}, 500, "lock_lost", 0},
 		"busy because an outer lock was lost": {live, &guard.BusyError{Err: &guard.LostError{}}, 500, "lock_lost", 0},
@@ -182,7 +184,9 @@ func TestOutcome_BusyStatus(t *testing.T) {
 	for _, code := range []int{409, 423, 429, 503} {
 		assert.NoError(t, checkBusyStatus(code))
 		ctx := withBusyStatus(context.Background(), code)
-		assert.Equal(t, code, Of(ctx, busy, nil).Status)
+		for _, busy := range []error{busy, &guard.BusyError{Limit: 3}, &guard.BusyError{HeldOver: true}, &guard.BusyError{Waited: 1}} {
+			assert.Equal(t, code, Of(ctx, busy, nil).Status)
+		}
 		assert.Equal(t, code, Of(withBusyStatus(ctx, 0), busy, nil).Status)
 	}
 	for _, code := range []int{200, 404, 500} {

@@ -17,6 +17,8 @@ const (
 	Foreign        Kind = iota // not an error of guard
 	Busy                       // the key is held, and was not waited for
 	WaitTimeout                // the key was held for as long as Wait says
+	HeldOver                   // only the MinHold of work that is done keeps the key
+	Full                       // a Limit kept the call out
 	Deadline                   // the caller's deadline ended the wait
 	Cancelled                  // the caller is gone
 	Down                       // Redis did not answer, or refused
@@ -54,27 +56,45 @@ type Outcome struct {
 	// RetryAfter is when another try is worth while: at least a second from now, and 0
 	// where nothing says that it ever is. The work did not run where it is set.
 	RetryAfter time.Duration
-	// Full is set where it was a Limit that kept the call out.
-	Full bool
+	// Code is the name of the error for clients and telemetry: that of its ErrorType. It is empty where the
+	// error is not guard's, or the caller is gone.
+	Code string
 }
+
+// IsBusy says whether the key was held, and nothing else ended the wait.
+func (k Kind) IsBusy() bool { return k == Busy || k == WaitTimeout || k == HeldOver || k == Full }
 
 // Classify says what err means for a call whose own context is ctx.
 func Classify(ctx context.Context, err error) Outcome {
 	after, passes := RetryAfter(err)
 	o := Outcome{Kind: kindOf(ctx, err, passes)}
+	if o.Kind != Foreign && o.Kind != Cancelled {
+		o.Code = codeOf(err)
+	}
 	// A loss is reported also if the caller is gone: its work ran, and its outcome is not known.
 	if o.Kind != Foreign && o.Kind != Lost && errors.Is(ctx.Err(), context.Canceled) {
 		return Outcome{Kind: Cancelled}
 	}
 	switch o.Kind {
-	case Busy, WaitTimeout, Down, Closed:
+	case Busy, WaitTimeout, HeldOver, Full, Down, Closed:
 		o.RetryAfter = after
 	case Deadline:
 		o.RetryAfter = max(after, minRetryAfter)
 	}
-	var busy *guard.BusyError
-	o.Full = (o.Kind == Busy || o.Kind == WaitTimeout) && errors.As(err, &busy) && busy.Limit > 0
 	return o
+}
+
+// codeOf is the ErrorType of err: of a loss in it, if there is one, as that decides the Kind.
+func codeOf(err error) string {
+	var lost *guard.LostError
+	var typed interface{ ErrorType() string }
+	switch {
+	case errors.As(err, &lost):
+		return lost.ErrorType()
+	case errors.As(err, &typed):
+		return typed.ErrorType()
+	}
+	return "deadline_exceeded" // of the caller's own context
 }
 
 func kindOf(ctx context.Context, err error, passes bool) Kind {
@@ -110,7 +130,14 @@ func kindOf(ctx context.Context, err error, passes bool) Kind {
 
 func busyKind(err error) Kind {
 	var busy *guard.BusyError
-	if errors.As(err, &busy) && busy.Err == nil && busy.Waited > 0 {
+	switch {
+	case !errors.As(err, &busy), busy.Err != nil:
+		return Busy
+	case busy.HeldOver:
+		return HeldOver
+	case busy.Limit > 0:
+		return Full
+	case busy.Waited > 0:
 		return WaitTimeout
 	}
 	return Busy

@@ -25,30 +25,29 @@ func TestClassify(t *testing.T) {
 	for _, row := range []struct {
 		err   error
 		kind  locking.Kind
-		full  bool
 		retry bool
 		fault string
 	}{
-		{errors.New("own"), locking.Foreign, false, false, ""},
-		{&guard.BusyError{}, locking.Busy, false, true, ""},
-		{&guard.BusyError{Waited: time.Second}, locking.WaitTimeout, false, true, ""},
-		{&guard.BusyError{Limit: 3}, locking.Busy, true, true, ""},
-		{&guard.BusyError{Limit: 3, Waited: time.Second}, locking.WaitTimeout, true, true, ""},
-		{&guard.StoreError{}, locking.Down, false, true, ""},
-		{guard.ErrClosed, locking.Closed, false, true, ""},
-		{&guard.LostError{Cause: guard.ErrClosed}, locking.Lost, false, false, ""},
-		{&guard.KeyError{Err: locking.Invalid("missing")}, locking.KeyMissing, false, false, ""},
-		{&guard.KeyError{Err: locking.Unfit("no such value")}, locking.KeyUnfit, false, false, "key template does not fit the route"},
-		{&guard.KeyError{Err: errors.New("own")}, locking.KeyFailed, false, false, "key function"},
-		{guard.ErrNoGuard, locking.NoGuard, false, false, "no Guard"},
-		{&guard.OptionError{}, locking.BadOption, false, false, "option"},
-		{&guard.OnceError{Err: guard.ErrOtherInput}, locking.OtherInput, false, false, ""},
-		{&guard.OnceError{Err: guard.ErrUnknownOutcome}, locking.UnknownOutcome, false, false, ""},
-		{&guard.OnceError{Err: guard.ErrNotKept}, locking.NotKept, false, false, ""},
+		{errors.New("own"), locking.Foreign, false, ""},
+		{&guard.BusyError{}, locking.Busy, true, ""},
+		{&guard.BusyError{Waited: time.Second}, locking.WaitTimeout, true, ""},
+		{&guard.BusyError{Limit: 3}, locking.Full, true, ""},
+		{&guard.BusyError{Limit: 3, Waited: time.Second}, locking.Full, true, ""},
+		{&guard.BusyError{HeldOver: true, Waited: time.Second}, locking.HeldOver, true, ""},
+		{&guard.StoreError{}, locking.Down, true, ""},
+		{guard.ErrClosed, locking.Closed, true, ""},
+		{&guard.LostError{Cause: guard.ErrClosed}, locking.Lost, false, ""},
+		{&guard.KeyError{Err: locking.Invalid("missing")}, locking.KeyMissing, false, ""},
+		{&guard.KeyError{Err: locking.Unfit("no such value")}, locking.KeyUnfit, false, "key template does not fit the route"},
+		{&guard.KeyError{Err: errors.New("own")}, locking.KeyFailed, false, "key function"},
+		{guard.ErrNoGuard, locking.NoGuard, false, "no Guard"},
+		{&guard.OptionError{}, locking.BadOption, false, "option"},
+		{&guard.OnceError{Err: guard.ErrOtherInput}, locking.OtherInput, false, ""},
+		{&guard.OnceError{Err: guard.ErrUnknownOutcome}, locking.UnknownOutcome, false, ""},
+		{&guard.OnceError{Err: guard.ErrNotKept}, locking.NotKept, false, ""},
 	} {
 		got := locking.Classify(t.Context(), row.err)
 		assert.Equal(t, row.kind, got.Kind, "%#v", row.err)
-		assert.Equal(t, row.full, got.Full, "%#v", row.err)
 		assert.Equal(t, row.retry, got.RetryAfter >= time.Second, "%#v", row.err)
 		assert.Equal(t, row.fault, got.Kind.Fault(), "%#v", row.err)
 	}
@@ -71,19 +70,19 @@ func TestClassify_WithAContextThatHasEnded(t *testing.T) {
 		want locking.Outcome
 	}{
 		{gone, own, locking.Outcome{Kind: locking.Foreign}},
-		{gone, lost, locking.Outcome{Kind: locking.Lost}},
+		{gone, lost, locking.Outcome{Kind: locking.Lost, Code: "lock_lost"}},
 		{gone, full, locking.Outcome{Kind: locking.Cancelled}},
 		{gone, guard.ErrNoGuard, locking.Outcome{Kind: locking.Cancelled}},
 		{gone, context.Canceled, locking.Outcome{Kind: locking.Cancelled}},
 		{late, context.Canceled, locking.Outcome{Kind: locking.Cancelled}},
-		{late, full, locking.Outcome{Kind: locking.Busy, RetryAfter: time.Minute, Full: true}},
-		{late, context.DeadlineExceeded, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Second}},
-		{late, lost, locking.Outcome{Kind: locking.Lost}},
-		{t.Context(), waited, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Minute}},
-		{t.Context(), &guard.BusyError{Limit: 3, Err: context.DeadlineExceeded}, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Second}},
+		{late, full, locking.Outcome{Kind: locking.Full, RetryAfter: time.Minute, Code: "lock_full"}},
+		{late, context.DeadlineExceeded, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Second, Code: "deadline_exceeded"}},
+		{late, lost, locking.Outcome{Kind: locking.Lost, Code: "lock_lost"}},
+		{t.Context(), waited, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Minute, Code: "deadline_exceeded"}},
+		{t.Context(), &guard.BusyError{Limit: 3, Err: context.DeadlineExceeded}, locking.Outcome{Kind: locking.Deadline, RetryAfter: time.Second, Code: "deadline_exceeded"}},
 		{t.Context(), context.DeadlineExceeded, locking.Outcome{Kind: locking.Foreign}},
 		{t.Context(), context.Canceled, locking.Outcome{Kind: locking.Foreign}},
-		{t.Context(), &guard.BusyError{Waited: time.Second, RetryAfter: time.Minute, Err: context.Canceled}, locking.Outcome{Kind: locking.Busy, RetryAfter: time.Minute}},
+		{t.Context(), &guard.BusyError{Waited: time.Second, RetryAfter: time.Minute, Err: context.Canceled}, locking.Outcome{Kind: locking.Busy, RetryAfter: time.Minute, Code: "canceled"}},
 	} {
 		assert.Equal(t, row.want, locking.Classify(row.ctx, row.err), "%v: %v", row.ctx.Err(), row.err)
 	}

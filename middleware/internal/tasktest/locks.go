@@ -97,7 +97,7 @@ func limit(t *testing.T, q Queue) {
 		Work: func(context.Context) error { return nil },
 	})
 	state := q.Add(t, payOrder7)
-	assert.Equal(t, 2, ended.nextBusy(t).Limit)
+	assert.EqualValues(t, 2, ended.nextBusy(t).Limit)
 	first()
 	assert.Zero(t, eventuallyDone(t, state).Failures)
 	second()
