@@ -28,6 +28,6 @@
 // call works on a key. A failover, an empty restart or a paused process can break that. Where two
 // writers must never meet, compare fences at the resource: see [Fence] and package guardsql.
 //
-// docs/explain/guarantees.md says what holds, when a lease ends, and what does not hold. docs/failure-modes.md lists
+// docs/explain/guarantees.md says what holds, when a lease ends, and what does not hold. docs/reference/errors.md lists
 // each error with what to do.
 package guard

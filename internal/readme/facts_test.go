@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,8 +21,15 @@ import (
 var facts = []struct{ page, says, where, code string }{
 	{`docs/guides/shell.md`, `TERM comes 21.8 s after the last confirmed renewal, and KILL at 26.8 s`, `cmd/redlatch`, `r.reserve = min(max(ttl/50, 5*time.Millisecond), 200*time.Millisecond) r.grace = min(ttl/6, 5*time.Second)`},
 	{`docs/guides/cron.md`, "`gocron:report`, of the job's name", `middleware/gocron`, `guard.JoinKey("gocron", job)`},
+	{`docs/reference/errors.md`, "ends after `StoreTimeout` (2 s)", `guard`, `defaultStoreTimeout = 2 * time.Second`},
+	{`docs/reference/errors.md`, `which returns after 250 ms`, `guard`, `250 * time.Millisecond`},
+	{`docs/reference/errors.md`, `the first two in the queue once per second, the next six every 3 to 4 s, the others every 10 to 14 s`, `guard`, `pollFirst = time.Second pollNear = 3 * time.Second // to 4.2 s nearMost = 8 // claims, with the first two pollQueued = 10 * time.Second // to 14 s`},
 	{`docs/guides/idempotency-keys.md`, `larger than 256 KiB`, `middleware/internal`, `= 256 << 10`},
 	{`docs/guides/idempotency-keys.md`, `The body may have 1 MiB`, `middleware/internal`, `axBody = 1 << 20`},
+	{`docs/guides/watermill.md`, `it waits 20 s`, `middleware/watermill`, `20 * time.Second`},
+	{`docs/guides/asynq.md`, `it waits 1 s in its worker`, `middleware/asynq`, `time.Second`},
+	{`docs/guides/river.md`, `it waits 1 s, then is snoozed`, `middleware/river`, `time.Second`},
+	{`docs/guides/grpc.md`, `A call waits 2 s for a busy lock`, `middleware/grpc`, `defaultWait = 2 * time.Second`},
 	{`docs/operate/capacity.md`, `29,000 locks and releases of free keys; 83,000 if`, `internal/docs/capacity.md`, `| free cycle: acquire and release | 35.0 | 29,000 | | free cycle, of 128 callers in one process | 12.0 | 83,000 |`},
 	{`docs/operate/capacity.md`, `5,350 hand-overs`, `internal/docs/capacity.md`, `| hand-over from process to process | 187.0 | 5,350 |`},
 	{`docs/operate/capacity.md`, `196,000 renewals`, `internal/docs/capacity.md`, `| renewal, in pipelines of hundreds | 5.1 | 196,000 |`},
@@ -69,6 +77,7 @@ var facts = []struct{ page, says, where, code string }{
 	{`docs/reference/compatibility.md`, `asynq v0.26`, `middleware/asynq/go.mod`, `github.com/hibiken/asynq v0.26`},
 	{`docs/reference/compatibility.md`, `River v0.51`, `middleware/river/go.mod`, `github.com/riverqueue/river v0.51`},
 	{`docs/reference/compatibility.md`, `watermill v1.5`, `middleware/watermill/go.mod`, `github.com/ThreeDotsLabs/watermill v1.5`},
+	{`README.md`, `Go 1.25 (most adapters: 1.26), go-redis 9.22`, `go.mod`, `go 1.25.0`},
 	{`docs/guides/leader.md`, `random pause that grows to 10 s`, `guard`, `longest = 10 * time.Second`},
 }
 
@@ -188,6 +197,51 @@ func TestFacts_NamesAreExported(t *testing.T) {
 			}
 			exported := regexp.MustCompile(`\b` + q[2] + `\b`).MatchString(read(t, "internal/api/testdata/"+api+".txt"))
 			assert.True(t, exported, "%s: %s", name, q[0])
+		}
+	}
+}
+
+var wish = regexp.MustCompile(`\[([^\]]{20,})\]\((docs/[^)]+\.md)\)`)
+
+// What a user clicks in the README is the heading of the page.
+func TestFacts_WishesAreHeadings(t *testing.T) {
+	_, text, found := strings.Cut(read(t, "README.md"), "## I want to")
+	require.True(t, found)
+	text, _, _ = strings.Cut(text, "\n## ")
+	wishes := wish.FindAllStringSubmatch(text, -1)
+	require.Greater(t, len(wishes), 10)
+	for _, w := range wishes {
+		heading, _, _ := strings.Cut(read(t, w[2]), "\n")
+		assert.True(t, strings.HasPrefix(strings.ToLower(heading), "# "+strings.ToLower(w[1])), "%s begins with %q, not with %q", w[2], heading, w[1])
+	}
+}
+
+// The README's table of faults is taken from the large one.
+func TestFacts_FaultsOfTheREADME(t *testing.T) {
+	large := read(t, "internal/docs/faults-table.md")
+	_, table, found := strings.Cut(read(t, "README.md"), "| fault | redlatch | redsync | redislock | rueidislock |\n|---|---|---|---|---|\n")
+	require.True(t, found)
+	rows := strings.Split(strings.SplitN(table, "\n\n", 2)[0], "\n")
+	require.Len(t, rows, 5)
+	for i, row := range rows {
+		cells := strings.Split(strings.Trim(row, "| "), " | ")
+		_, group, found := strings.Cut(large, "\n| "+cells[0]+" | redlatch |")
+		require.True(t, found, cells[0])
+		for j, line := range strings.SplitN(group, "\n", 5)[:4] {
+			columns := strings.Split(line, " | ")
+			if j == 0 {
+				columns = append([]string{"", ""}, columns...)
+			}
+			columns = slices.DeleteFunc(columns, func(c string) bool { return strings.Trim(c, "| ") == "" })
+			if j > 0 {
+				columns = columns[1:] // the library
+			}
+			two, _, _ := strings.Cut(cells[j+1], ";")
+			if i == 4 {
+				assert.Equal(t, strings.Contains(line, "| no error"), two == "no error", "%s: %s", cells[0], line)
+				continue
+			}
+			assert.Equal(t, strings.TrimSpace(columns[0]), two, "%s: %s", cells[0], line)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package readme
 
 import (
 	"path"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,10 +11,13 @@ import (
 
 const (
 	index      = "docs/README.md"
-	mostOnPage = 1200 // words: a longer page is two
+	mostOnPage = 1200  // words: a longer page is two
+	mostInAll  = 16000 // words of README.md and docs
 )
 
-func words(text string) int { return len(strings.Fields(text)) }
+var word = regexp.MustCompile(`\S*[\pL\pN]\S*`) // the bars of tables are none
+
+func words(text string) int { return len(word.FindAllString(text, -1)) }
 
 // A page that the index does not link to is not found.
 func TestPages_AreInTheIndex(t *testing.T) {
@@ -28,13 +32,17 @@ func TestPages_AreInTheIndex(t *testing.T) {
 	}
 }
 
-// A user reads a page once.
+// A user reads a page once, and the README in five minutes.
 func TestPages_AreShort(t *testing.T) {
+	all := words(read(t, "README.md"))
+	assert.True(t, all >= 500 && all <= 600, "the README has %d words", all)
 	for name, text := range pages(t, "docs") {
-		if path.Dir(name) != "docs" {
-			assert.LessOrEqual(t, words(text), mostOnPage, name)
-		}
+		n := words(text)
+		all += n
+		assert.LessOrEqual(t, n, mostOnPage, name)
 	}
+	assert.LessOrEqual(t, all, mostInAll)
+	t.Log(all, "words")
 }
 
 // A page begins with the sentence that a user looks for.

@@ -63,7 +63,7 @@ var row = regexp.MustCompile(`(?m)^(\| \w+ \| [^|]+ \|) (\d+) \|$`)
 // What the document says about the commands of scripts is what they run.
 func TestProtocol_CostsInProtocolAreTrue(t *testing.T) {
 	said := map[string]string{}
-	for _, name := range []string{"docs/protocol.md", "docs/protocol-quorum.md"} {
+	for _, name := range []string{"internal/docs/protocol.md", "internal/docs/protocol-quorum.md"} {
 		for _, r := range row.FindAllStringSubmatch(read(t, name), -1) {
 			said[r[1]] = r[2]
 		}

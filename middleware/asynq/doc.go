@@ -5,7 +5,7 @@
 //	tasks.Use(guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}")))
 //
 // locks all tasks of a mux. Middleware wraps a single handler just as well, and Annotate has a
-// table for tasks of different kinds. docs/tasks.md says what asynq does in each case.
+// table for tasks of different kinds. docs/guides/asynq.md says what asynq does in each case.
 //
 // # Keys
 //
@@ -15,7 +15,7 @@
 //	{task:id}        ID of the task, the same for all its runs
 //	{task:queue}     queue that the task came from
 //
-// Fields are read as docs/tasks.md has it. A missing or unusable value is a *guard.KeyError with
+// Fields are read as docs/guides/asynq.md has it. A missing or unusable value is a *guard.KeyError with
 // asynq.SkipRetry, since a bad payload stays bad: the task is archived.
 //
 // # When the lock is busy

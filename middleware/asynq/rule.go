@@ -42,7 +42,7 @@ func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 // Once has a task of the key run once. What is delivered again until keep has passed is acknowledged without
 // its handler: 1 ms to 366 days, counted from the end of the run, and longer than asynq may deliver it again. A
 // task of another type or payload with the same key is archived with guard.ErrOtherInput: name what is done
-// in the key, as in {task:type}:{order_id}. docs/tasks.md says what comes after a crash.
+// in the key, as in {task:type}:{order_id}. docs/guides/asynq.md says what comes after a crash.
 //
 // It takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint, guard.Encoding and
 // guard.MaxResult have no effect.

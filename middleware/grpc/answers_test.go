@@ -284,7 +284,7 @@ var nameRow = regexp.MustCompile("(?m)^\\| `Err[^|]*\\| `(\\w+)` \\| \\d+ \\| `(
 // The reason of a status is the error.type in capitals, and the guide has each with its code.
 func TestAnswers_ReasonIsTheErrorType(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/failure-modes.md")
+	text, err := os.ReadFile("../../docs/reference/errors.md")
 	require.NoError(t, err)
 	said := map[string][]string{}
 	for _, row := range nameRow.FindAllStringSubmatch(string(text), -1) {

@@ -20,7 +20,7 @@
 //
 // # What the client gets
 //
-// docs/adapters.md has the table of codes. The status has an ErrorInfo of the domain "redlatch",
+// docs/guides/grpc.md has the table of codes. The status has an ErrorInfo of the domain "redlatch",
 // with a reason. Where another try is worth while, it has a RetryInfo, and the trailer
 // grpc-retry-pushback-ms, which clients with a retry policy heed. Nothing in a status comes from
 // the key, the holder or Redis. errors.As finds guard's error in what interceptors return.

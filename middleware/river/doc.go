@@ -7,7 +7,7 @@
 //	})
 //
 // Middleware locks all jobs of a client or, from the method Middleware of a worker, all jobs of that
-// worker. Annotate has a table of their kinds. docs/tasks.md says what River does in each case. The
+// worker. Annotate has a table of their kinds. docs/guides/river.md says what River does in each case. The
 // locks are in Redis, and the jobs in PostgreSQL: nothing of River's is in Redis.
 //
 // # Keys
@@ -18,7 +18,7 @@
 //	{job:id}         ID of the job, the same for all its attempts
 //	{job:queue}      queue that the job came from
 //
-// Fields are read as docs/tasks.md has it. A missing or unusable value is a *guard.KeyError in a
+// Fields are read as docs/guides/asynq.md has it. A missing or unusable value is a *guard.KeyError in a
 // river.JobCancel, since bad arguments stay bad. Arguments that a plugin encrypted have no fields:
 // lock those jobs by metadata.
 //

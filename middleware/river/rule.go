@@ -44,7 +44,7 @@ func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 // Once has a job of the key run once. What comes again until keep has passed completes without its worker: 1 ms to
 // 366 days, counted from the end of the run, and longer than River may work on the job again. A job of another
 // kind or other arguments with the same key is cancelled with guard.ErrOtherInput: name what is done in the
-// key, as in {job:kind}:{order_id}. docs/tasks.md says what comes after a crash.
+// key, as in {job:kind}:{order_id}. docs/guides/river.md says what comes after a crash.
 //
 // It takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint, guard.Encoding and
 // guard.MaxResult have no effect. The record is in Redis, not in a transaction of River's or yours.

@@ -4,7 +4,7 @@
 //	router.AddMiddleware(guardwatermill.Middleware(g, guardwatermill.Lock("order:{order_id}")))
 //
 // locks all messages of a router or, by the method AddMiddleware of a handler, of that handler.
-// Annotate has a table of the router's handlers. docs/tasks.md says what watermill does in each case.
+// Annotate has a table of the router's handlers. docs/guides/watermill.md says what watermill does in each case.
 //
 // # Keys
 //
@@ -13,7 +13,7 @@
 //	{message:uuid}   UUID of the message, the same each time that it is delivered
 //	{message:topic}  topic that the router's handler subscribes to
 //
-// Fields are read as docs/tasks.md has it. A missing or unusable value is a *guard.KeyError. Such a
+// Fields are read as docs/guides/asynq.md has it. A missing or unusable value is a *guard.KeyError. Such a
 // message stays bad, and watermill delivers it for ever. So it does with one that Rule.Once refuses.
 // Put those messages aside, and only those, with a poison queue that is added before the locks:
 //

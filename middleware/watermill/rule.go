@@ -47,7 +47,7 @@ func (r Rule) And(template string) Rule { return Rule{r.rule.And(template)} }
 // than guard.MaxResult, 64 KiB by default, are not kept: the next delivery is guard.ErrNotKept.
 //
 // Another handler, payload or metadata "name", which watermill's package cqrs writes, with the same key is
-// guard.ErrOtherInput: name what is done in the key, as in charge:{order_id}. docs/tasks.md says what comes after a
+// guard.ErrOtherInput: name what is done in the key, as in charge:{order_id}. docs/guides/watermill.md says what comes after a
 // crash. Once takes one key, without And, guard.Limit and guard.Shared. guard.Fingerprint and guard.Encoding have no
 // effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {

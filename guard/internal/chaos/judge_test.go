@@ -74,7 +74,7 @@ func (j *judgement) order(holds []*record, losses []loss) {
 
 // setBack says whether a fence may be lower than an earlier one, b's, or equal: the clock of the lower one is before the
 // clock of the earlier one, and Redis lost the earlier one, or the lower one's process could not know that the clock had
-// been as far. So docs/protocol.md says.
+// been as far. So internal/docs/protocol.md says.
 func (j *judgement) setBack(b, lower *record, losses []loss) bool {
 	back := j.clocks.spread(lower.asked, lower.Entered)
 	if back <= 0 || time.Duration(b.Fence-lower.Fence)*time.Microsecond > back {

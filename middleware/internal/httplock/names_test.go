@@ -62,7 +62,7 @@ func TestNames_CodeIsTheErrorType(t *testing.T) {
 	for _, kind := range errorTypes(t) {
 		assert.NotEmpty(t, answered[kind], "no example of %q", kind)
 	}
-	text, err := os.ReadFile("../../../docs/failure-modes.md")
+	text, err := os.ReadFile("../../../docs/reference/errors.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "## Names of errors")
 	require.True(t, found)

@@ -1,7 +1,7 @@
 -- acquire: take free locks, join holders that share a lock, confirm a hold or a grant, or wait in the queue.
 -- One call takes any number of claims.
 --
--- KEYS  of each claim: lock, queue, ended, seen, holders (docs/protocol.md)
+-- KEYS  of each claim: lock, queue, ended, seen, holders (internal/docs/protocol.md)
 -- ARGV  channels: 1 if PUBLISH counts every receiver, else 0; then their prefix
 --       of each claim: owner, ttl (ms), metadata, and what it wants: "0" to wait if it must, "u" to do so without a
 --       subscription, "-" to go if it must, which is all of a plain exclusive claim. Else "<place> <above> <mark>": its place in

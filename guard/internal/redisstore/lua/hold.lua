@@ -1,4 +1,4 @@
--- What Redis has of a lock (docs/protocol.md): every script that writes it begins here. Times are numbers of
+-- What Redis has of a lock (internal/docs/protocol.md): every script that writes it begins here. Times are numbers of
 -- µs, and below 2^53.
 local forget = 60000 -- ms for which the queue, and what is known of owners that ended, lives
 
