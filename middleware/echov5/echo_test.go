@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,8 +19,6 @@ import (
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
-
-// What echocore does alike for both versions is tested with v4.
 
 // How an echo is asked.
 var call, busy, statusOf = adaptertest.Call, adaptertest.Busy, adaptertest.Status
@@ -157,13 +156,40 @@ func TestMiddleware_ParametersAreDecodedOnce(t *testing.T) {
 	}
 }
 
-func TestMiddleware_MisuseIsAnErrorOfToMiddleware(t *testing.T) {
+func TestConfig_MisuseIsAnErrorOfToMiddleware(t *testing.T) {
 	t.Parallel()
 	mw, err := guardecho.Config{Rule: guardecho.Lock("k").BusyStatus(200)}.ToMiddleware()
 	assert.Nil(t, mw)
 	assert.ErrorContains(t, err, "guardecho: BusyStatus 200 is none of")
-	_, err = guardecho.Config{Rule: guardecho.Lock("k").OnError(nil).Unlocked(nil)}.ToMiddleware()
-	assert.NoError(t, err)
+}
+
+// The handler's own error comes back identical, and the request is put back.
+func TestMiddleware_LeavesNothingInTheContext(t *testing.T) {
+	t.Parallel()
+	own := errors.New("own")
+	for name, row := range map[string]struct {
+		handler echo.HandlerFunc
+		want    error
+	}{
+		"ok":     {ok, nil},
+		"error":  {func(*echo.Context) error { return own }, own},
+		"panic":  {func(*echo.Context) error { panic(own) }, own}, // Recover returns it
+		"others": {func(c *echo.Context) error { c.SetRequest(httptest.NewRequest(http.MethodPut, "/", nil)); return nil }, nil},
+	} {
+		c := newContext()
+		r, mw := c.Request(), guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("k"))
+		err := middleware.Recover()(mw(func(c *echo.Context) error {
+			_, held := guard.Held(c.Request().Context(), guard.Key("k"))
+			assert.True(t, held)
+			return row.handler(c)
+		}))(c)
+		assert.ErrorIs(t, err, row.want, name)
+		assert.Same(t, r, c.Request(), name)
+	}
+}
+
+func newContext() *echo.Context {
+	return newEcho().NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
 }
 
 func TestAnswer_ErrorIsReturnedAndHandledOnce(t *testing.T) {
@@ -210,7 +236,7 @@ func TestAnswer_KeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 
 func TestHTTPError_LeavesOtherErrorsAlone(t *testing.T) {
 	t.Parallel()
-	c := echo.New().NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
+	c := newContext()
 	for _, own := range []error{nil, errors.New("own"), echo.NewHTTPError(http.StatusTeapot, "own").Wrap(guard.ErrBusy)} {
 		assert.Equal(t, own, guardecho.HTTPError(c, own))
 	}

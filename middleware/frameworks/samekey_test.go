@@ -69,6 +69,12 @@ func keyServers(g *guard.Guard) map[string]http.Handler {
 		"gin, raw paths":     func(e *gin.Engine) { e.UseRawPath = true },
 		"gin, escaped paths": func(e *gin.Engine) { e.UseEscapedPath = true },
 		"gin, clean paths":   func(e *gin.Engine) { e.RemoveExtraSlash = true },
+		"gin, raw values": func(e *gin.Engine) {
+			e.UseRawPath, e.UnescapePathValues = true, false
+		},
+		"gin, escaped values": func(e *gin.Engine) {
+			e.UseEscapedPath, e.UnescapePathValues = true, false
+		},
 		"gin, Annotate": func(e *gin.Engine) {
 			e.Use(guardgin.Annotate(g, guardgin.Routes{"POST /orders/:id/pay": guardgin.Lock(template)}))
 		},

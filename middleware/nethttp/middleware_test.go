@@ -1,14 +1,9 @@
 package guardhttp_test
 
 import (
-	"bytes"
 	"io"
-	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
-	"net/textproto"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,84 +70,6 @@ func TestMiddleware_OuterLayersSeeThePattern(t *testing.T) {
 	assert.Equal(t, "POST /orders/{id}/pay", r.Pattern)
 	_, held := guard.FromContext(r.Context())
 	assert.False(t, held, "the outer request keeps its context")
-}
-
-func TestMiddleware_UploadsLeaveNoFiles(t *testing.T) {
-	// Not parallel: it looks at what is in the directory for temporary files.
-	t.Setenv("TMPDIR", t.TempDir())
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormFile("f", "f")
-	require.NoError(t, err)
-	_, err = part.Write(make([]byte, 1<<16))
-	require.NoError(t, err)
-	require.NoError(t, form.Close())
-
-	var during int
-	srv := httptest.NewServer(route(guardhttp.Middleware(guardtest.NewMemoryGuard(t), guardhttp.Lock("order:{id}"))(
-		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			assert.NoError(t, r.ParseMultipartForm(1))
-			during = files(t)
-		}))))
-	res, err := http.Post(srv.URL+"/orders/7/pay", form.FormDataContentType(), &body)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
-	srv.Close()
-	http.DefaultClient.CloseIdleConnections()
-	assert.Equal(t, 1, during)
-	assert.Zero(t, files(t))
-}
-
-func files(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir(os.TempDir())
-	require.NoError(t, err)
-	return len(entries)
-}
-
-// Informational answers reach the client while the handler still works.
-func TestAnswer_EarlyHintsAreNotHeldBack(t *testing.T) {
-	t.Parallel()
-	hinted := make(chan int)
-	g := guardtest.NewMemoryGuard(t)
-	srv := httptest.NewServer(guardhttp.Middleware(g, guardhttp.Lock("k"))(
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Link", "</style.css>; rel=preload")
-			w.WriteHeader(http.StatusEarlyHints)
-			assert.Equal(t, http.StatusEarlyHints, <-hinted)
-			w.WriteHeader(http.StatusNoContent)
-		})))
-	defer srv.Close()
-	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
-		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { hinted <- code; return nil },
-	})
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL, nil)
-	require.NoError(t, err)
-	res, err := srv.Client().Do(r)
-	require.NoError(t, err)
-	defer func() { _ = res.Body.Close() }()
-	assert.Equal(t, http.StatusNoContent, res.StatusCode)
-}
-
-// Trailers are set after the status.
-func TestAnswer_TrailersAreNotHeldBackWithTheStatus(t *testing.T) {
-	t.Parallel()
-	g := guardtest.NewMemoryGuard(t)
-	srv := httptest.NewServer(guardhttp.Middleware(g, guardhttp.Lock("k"))(
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Trailer", "X-Sum")
-			w.WriteHeader(http.StatusOK)
-			w.Header().Set("X-Sum", "7")
-			_, _ = io.WriteString(w, "body")
-		})))
-	defer srv.Close()
-	res, err := srv.Client().Get(srv.URL)
-	require.NoError(t, err)
-	defer func() { _ = res.Body.Close() }()
-	_, err = io.ReadAll(res.Body)
-	require.NoError(t, err)
-	assert.Equal(t, http.Header{"X-Sum": {"7"}}, res.Trailer)
-	assert.Empty(t, res.Header.Get("X-Sum"))
 }
 
 // A TimeoutHandler answers while the handler still works, and the lock is held until that returns.
