@@ -102,7 +102,7 @@ alerts: ### Test the alerts with promtool, where it can be had; REDLATCH_REQUIRE
 .PHONY: docs
 docs: redis ### Check the documents: links, words per page, snippets, facts, rights, exit codes, alerts
 	$(TEST) ./internal/readme
-	$(TEST) -run '^Test(ACL|Alerts|Doctor_TheDocumented|Names|Table|Usage)' ./guard ./guard/inspect ./cmd/redlatch/... ./examples/observability ./internal/capacity ./middleware/internal/outcome
+	$(TEST) -run '^Test(ACL|Alerts|Doctor_TheDocumented|Names|Table|Usage|Answers_Reason)' ./guard ./guard/inspect ./cmd/redlatch/... ./examples/observability ./internal/capacity ./middleware/internal/httplock ./middleware/grpc
 
 .PHONY: screenshots
 screenshots: redis ### Make the pictures of the page of locks anew, in docs/page
