@@ -104,7 +104,10 @@ func lock(route *httplock.Route, r *http.Request, name string, c echo.Context, n
 	return route.Serve(a, r, name, func(held context.Context) error {
 		response.Writer = a.Writer()
 		err := with(r.WithContext(held), c, next)
-		if status, _, ok := known(err); ok && status < http.StatusInternalServerError && route.Keeps() {
+		if err == nil || !route.Keeps() {
+			return err
+		}
+		if status, _, ok := known(err); ok && status < http.StatusInternalServerError {
 			c.Error(err) // what the Echo sends for it is kept
 			return nil
 		}

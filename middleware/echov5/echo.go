@@ -101,7 +101,10 @@ func lock(route *httplock.Route, r *http.Request, name string, c *echo.Context, 
 	return route.Serve(a, r, name, func(held context.Context) error {
 		c.SetResponse(a.Writer())
 		err := with(r.WithContext(held), c, next)
-		if status := echo.StatusCode(err); status != 0 && status < http.StatusInternalServerError && route.Keeps() {
+		if err == nil || !route.Keeps() {
+			return err
+		}
+		if status := echo.StatusCode(err); status != 0 && status < http.StatusInternalServerError {
 			c.Echo().HTTPErrorHandler(c, err) // what the Echo sends for it is kept
 			return nil
 		}
