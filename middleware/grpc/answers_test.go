@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
-	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
 var errOwn = status.Error(codes.FailedPrecondition, "paid already")
@@ -296,7 +296,7 @@ func TestAnswers_ReasonIsTheErrorType(t *testing.T) {
 		&guard.BusyError{Err: context.DeadlineExceeded}, &guard.BusyError{Err: context.Canceled},
 		&guard.LostError{Cause: guard.ErrClosed}, &guard.LostError{Cause: guard.ErrMaxHold},
 		&guard.LostError{Cause: guard.ErrReleased}, &guard.LostError{Cause: guard.ErrRevoked},
-		&guard.StoreError{}, &guard.KeyError{}, &guard.KeyError{Err: keytemplate.Invalid("missing")}, &guard.OptionError{}, guard.ErrClosed, guard.ErrNoGuard,
+		&guard.StoreError{}, &guard.KeyError{}, &guard.KeyError{Err: locking.Invalid("missing")}, &guard.OptionError{}, guard.ErrClosed, guard.ErrNoGuard,
 		&guard.OnceError{Err: guard.ErrOtherInput}, &guard.OnceError{Err: guard.ErrUnknownOutcome},
 		&guard.OnceError{Err: guard.ErrDamagedRecord}, &guard.OnceError{Err: guard.ErrNotKept},
 	} {

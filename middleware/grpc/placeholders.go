@@ -11,18 +11,17 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-var adapter = &locking.Adapter[call]{Name: "guardgrpc", Callers: []string{"metadata"}, Grammar: keytemplate.Grammar[call]{
-	Kinds: map[string]keytemplate.Bind[call]{"metadata": bindMetadata},
+var adapter = &locking.Adapter[call]{Name: "guardgrpc", Callers: []string{"metadata"}, Grammar: locking.Grammar[call]{
+	Kinds: map[string]locking.Bind[call]{"metadata": bindMetadata},
 	Bare:  bindField,
 }}
 
 var metadataName = regexp.MustCompile(`^[0-9A-Za-z_.-]+$`)
 
-func bindMetadata(name string) (keytemplate.Extract[call], error) {
+func bindMetadata(name string) (locking.Extract[call], error) {
 	if !metadataName.MatchString(name) {
 		return nil, fmt.Errorf("%q is not the name of metadata", name)
 	}
@@ -34,13 +33,13 @@ func bindMetadata(name string) (keytemplate.Extract[call], error) {
 		case 1:
 			return values[0], nil
 		}
-		return "", keytemplate.Invalid("given more than once")
+		return "", locking.Invalid("given more than once")
 	}, nil
 }
 
 var errStream = errors.New("a stream has no request message when it begins: write {metadata:name}, or LockFunc")
 
-func bindField(name string) (keytemplate.Extract[call], error) {
+func bindField(name string) (locking.Extract[call], error) {
 	for part := range strings.SplitSeq(name, ".") {
 		if !protoreflect.Name(part).IsValid() {
 			return nil, fmt.Errorf("%q is not the name of a field", name)
@@ -49,11 +48,11 @@ func bindField(name string) (keytemplate.Extract[call], error) {
 	return func(c call) (string, error) {
 		switch req := c.req.(type) {
 		case nil:
-			return "", keytemplate.Unfit(errStream.Error())
+			return "", locking.Unfit(errStream.Error())
 		case proto.Message:
 			return readField(req.ProtoReflect(), name)
 		}
-		return "", keytemplate.Unfit("the request is no protocol buffer: write LockFunc")
+		return "", locking.Unfit("the request is no protocol buffer: write LockFunc")
 	}, nil
 }
 
@@ -61,7 +60,7 @@ func bindField(name string) (keytemplate.Extract[call], error) {
 func readField(m protoreflect.Message, name string) (string, error) {
 	path, err := fieldsOf(m.Descriptor(), name)
 	if err != nil {
-		return "", keytemplate.Unfit(err.Error())
+		return "", locking.Unfit(err.Error())
 	}
 	for _, field := range path[:len(path)-1] {
 		m = m.Get(field).Message() // an empty one, where it is not set
