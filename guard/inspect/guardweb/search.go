@@ -27,9 +27,9 @@ const usualSort = "waiting"
 // orders are those of the list. Rows that are equal are in the order of their shown keys.
 var orders = map[string]func(a, b row) int{
 	"waiting": func(a, b row) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Here, a.Here), cmp.Compare(b.held, a.held))
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Here, a.Here), a.since.Compare(b.since))
 	},
-	"held": func(a, b row) int { return cmp.Compare(b.held, a.held) },
+	"held": func(a, b row) int { return a.since.Compare(b.since) }, // each lock was looked at in a moment of its own
 	"key":  func(row, row) int { return 0 },
 }
 

@@ -114,7 +114,7 @@ type row struct {
 	Waiting                     int    // processes
 	Oldest                      string // how long the first of them has waited
 	Here                        int    // callers of this process that wait
-	held                        time.Duration
+	since                       time.Time
 }
 
 type viewList struct {
@@ -198,10 +198,10 @@ func (h *handler) rows(locks []inspect.Info) []row {
 			Kept: first.Depth == 0, Limit: first.Limit, Waiting: info.Queued, Here: here[info.Key],
 			Revoked: slices.ContainsFunc(info.Holders, func(holder inspect.Holder) bool { return holder.Revoked }),
 		}
-		if !first.Since.IsZero() {
-			r.held = info.Now.Sub(first.Since)
+		if r.since = first.Since; r.since.IsZero() { // not known
+			r.since = info.Now
 		}
-		r.Long = r.held > longHeld
+		r.Long = info.Now.Sub(r.since) > longHeld
 		if len(info.Waiting) > 0 {
 			r.Oldest = ago(info.Now, info.Waiting[0].Since).Text
 		}

@@ -67,10 +67,10 @@ func TestView_RowsOfTheList(t *testing.T) {
 	assert.Equal(t, []row{
 		{
 			Key: "a", Link: "lock?key=a", Holder: "web-1", Metadata: "m", Others: 1, Since: ago(now, now.Add(-5*time.Second)),
-			Left: "4s", Revoked: true, Limit: 2, Waiting: 3, Oldest: "4s", held: 5 * time.Second,
+			Left: "4s", Revoked: true, Limit: 2, Waiting: 3, Oldest: "4s", since: now.Add(-5 * time.Second),
 		},
-		{Key: "b", Link: "lock?key=b", Since: ago(now, now.Add(-longHeld-1)), Left: "no end", Long: true, held: longHeld + 1},
-		{Key: "c", Link: "lock?key=c", Since: moment{Text: "unknown"}, Left: "no end", Kept: true},
+		{Key: "b", Link: "lock?key=b", Since: ago(now, now.Add(-longHeld-1)), Left: "no end", Long: true, since: now.Add(-longHeld - 1)},
+		{Key: "c", Link: "lock?key=c", Since: moment{Text: "unknown"}, Left: "no end", Kept: true, since: now},
 	}, v.Rows)
 	assert.Equal(t, []broken{{"x", "lock?key=x", "a string"}, {"y", "lock?key=y", "no lock"}}, v.Broken)
 	assert.Equal(t, clock(f.at), v.At)
@@ -92,7 +92,11 @@ func TestView_RowsOfTheList(t *testing.T) {
 
 func TestView_OrdersOfTheList(t *testing.T) {
 	t.Parallel()
-	rows := []row{{Key: "a"}, {Key: "b", held: 2}, {Key: "c", Here: 1}, {Key: "d", Waiting: 1}, {Key: "e", Waiting: 2, held: 1}}
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	rows := []row{
+		{Key: "a", since: at(3)}, {Key: "b", since: at(1)}, {Key: "c", since: at(3), Here: 1},
+		{Key: "d", since: at(3), Waiting: 1}, {Key: "e", since: at(2), Waiting: 2},
+	}
 	for sort, want := range map[string]string{"waiting": "edcba", "held": "beacd", "key": "abcde"} {
 		search{sort: sort}.sorted(rows)
 		got := ""
