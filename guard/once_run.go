@@ -2,9 +2,11 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // run runs the work of Once under its hold, and notes what the release is to write: nothing if nobody knows how the
@@ -18,7 +20,7 @@ func (o *once) run(ctx context.Context, work func(ctx context.Context) error, en
 	}
 	err := work(ctx)
 	if err != nil {
-		if ctx.Err() == nil { // else it may have had its effect
+		if ctx.Err() == nil || errors.Is(err, guardhook.ErrNotBegun) { // else it may have had its effect
 			h.Outcome = outcome
 		}
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 func gives[T any](v T) func(context.Context) (T, error) {
@@ -488,6 +489,19 @@ func TestOnce_WhatCameTooLateNeverBegan(t *testing.T) {
 			assert.Zero(t, g.runs(1, guard.AtMostOnce()))
 		}, guard.Observe(o))
 	}
+}
+
+// An adapter gives a lock back that came too late. The end of the context does not make that an unknown outcome.
+func TestOnce_WorkThatDidNotBegin(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, _, err := guard.Once(ctx, g.Guard, k, time.Hour, func(context.Context) (int, error) {
+			cancel()
+			return 0, guardhook.ErrNotBegun
+		}, guard.AtMostOnce())
+		assert.ErrorIs(t, err, guardhook.ErrNotBegun)
+		assert.Zero(t, g.runs(1, guard.AtMostOnce()))
+	})
 }
 
 // A caller leaves whose claim was granted, and never answered: nothing began.

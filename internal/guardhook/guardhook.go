@@ -5,10 +5,14 @@ package guardhook
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
+
+// ErrNotBegun is what the function of guard.Once returns if it did nothing: no record stays, also if its context has ended.
+var ErrNotBegun = errors.New("work did not begin")
 
 // MaxLocks is how many different keys one call of WithLocks takes at most.
 const MaxLocks = 64

@@ -80,7 +80,7 @@ func TestPackages_AreThoseOfTheProduct(t *testing.T) {
 		tests[p.path] = [2][]string{p.near, p.far}
 	}
 	assert.Equal(t, []string{"./guard/quorum"}, tests["./guard/quorum"][0])
-	assert.Contains(t, tests["./middleware/internal/taskrule"][0], "./middleware/asynq", "it has no tests of its own")
+	assert.Equal(t, []string{"./cmd/redlatch"}, tests["./cmd/redlatch/internal/child"][0], "it has no tests of its own")
 	assert.Contains(t, tests, "./guard/quorum/lua")
 	assert.NotContains(t, tests, "./guard/internal/testenv")
 	for path := range far {

@@ -49,6 +49,7 @@ var far = map[string][]string{
 	"./guard/internal/watchdog":      {"./guard/internal/cohort", "./guard"},
 	"./middleware/internal/httplock": {"./middleware/nethttp"},
 	"./middleware/internal/locking":  {"./middleware/nethttp", "./middleware/grpc"},
+	"./middleware/internal/tasklock": {"./middleware/asynq", "./middleware/watermill", "./middleware/river"},
 }
 
 // files has patterns for packages that are kits of tests, but for these files.

@@ -26,7 +26,7 @@ var facts = []struct{ page, says, where, code string }{
 	{`docs/reference/errors.md`, `the first two in the queue once per second, the next six every 3 to 4 s, the others every 10 to 14 s`, `guard`, `pollFirst = time.Second pollNear = 3 * time.Second // to 4.2 s nearMost = 8 // claims, with the first two pollQueued = 10 * time.Second // to 14 s`},
 	{`docs/guides/idempotency-keys.md`, `larger than 256 KiB`, `middleware/internal`, `= 256 << 10`},
 	{`docs/guides/idempotency-keys.md`, `The body may have 1 MiB`, `middleware/internal`, `axBody = 1 << 20`},
-	{`docs/guides/watermill.md`, `it waits 20 s`, `middleware/watermill`, `20 * time.Second`},
+	{`docs/guides/watermill.md`, `it waits 20 s`, `middleware/watermill`, `20*time.Second`},
 	{`docs/guides/asynq.md`, `it waits 1 s in its worker`, `middleware/asynq`, `time.Second`},
 	{`docs/guides/river.md`, `it waits 1 s, then is snoozed`, `middleware/river`, `time.Second`},
 	{`docs/guides/grpc.md`, `A call waits 2 s for a busy lock`, `middleware/grpc`, `defaultWait = 2 * time.Second`},

@@ -114,7 +114,7 @@ func Example_oneTaskPerUser() {
 	tasks := asynq.NewServeMux()
 	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
 		"mail:":     guardasynq.Lock("user:{user_id}"),
-		"user:sync": guardasynq.Lock("user:{user_id}", guard.NoWait()).BusyStrategy(guardasynq.Drop),
+		"user:sync": guardasynq.Lock("user:{user_id}", guard.NoWait()).OnBusy(guardasynq.Drop),
 	}))
 	tasks.HandleFunc("mail:send", func(ctx context.Context, _ *asynq.Task) error {
 		lease, _ := guard.FromContext(ctx)

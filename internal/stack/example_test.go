@@ -53,9 +53,9 @@ func order(r *http.Request) (string, error) {
 	return guard.JoinKey("order", strconv.Itoa(id)), nil // 042 is 42
 }
 
-func customer(_ context.Context, t *asynq.Task) (string, error) {
+func customer(_ context.Context, t guardasynq.Task) (string, error) {
 	var mail struct{ Customer string }
-	if err := json.Unmarshal(t.Payload(), &mail); err != nil || mail.Customer == "" {
+	if err := json.Unmarshal(t.Payload, &mail); err != nil || mail.Customer == "" {
 		return "", fmt.Errorf("no customer: %w", asynq.SkipRetry)
 	}
 	return guard.JoinKey("customer", mail.Customer), nil

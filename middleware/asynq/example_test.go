@@ -54,7 +54,7 @@ func ExampleAnnotate() {
 	tasks := asynq.NewServeMux()
 	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
 		"order:":       guardasynq.Lock("order:{order_id}"),
-		"report:build": guardasynq.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardasynq.Drop),
+		"report:build": guardasynq.Lock("report:{day}", guard.NoWait()).OnBusy(guardasynq.Drop),
 	}))
 	say := func(ctx context.Context, t *asynq.Task) error {
 		lease, ok := guard.FromContext(ctx)
@@ -83,11 +83,11 @@ func ExampleAnnotate() {
 }
 
 // The holder of the lock builds the report: there is no need to build it twice.
-func ExampleRule_BusyStrategy() {
+func ExampleRule_OnBusy() {
 	g := newGuard()
 	defer g.Close()
 	build := guardasynq.Middleware(g,
-		guardasynq.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardasynq.Drop),
+		guardasynq.Lock("report:{day}", guard.NoWait()).OnBusy(guardasynq.Drop),
 	)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }))
 
 	lease, err := g.Acquire(context.Background(), guard.Key("report:monday"))
@@ -266,4 +266,27 @@ func ExampleSchedulePeriodic() {
 	// Output:
 	// report:build <nil>
 	// true
+}
+
+// The second task does not run, and has the result of the first.
+func ExampleResultWriter() {
+	g := newGuard()
+	defer g.Close()
+
+	tasks := asynq.NewServeMux()
+	tasks.Use(guardasynq.Middleware(g, guardasynq.Lock("charge:{order_id}").Once(7*24*time.Hour)))
+	tasks.HandleFunc("order:charge", func(ctx context.Context, t *asynq.Task) error {
+		_, err := guardasynq.ResultWriter(ctx, t).Write([]byte("receipt 1042"))
+		fmt.Println("charged")
+		return err
+	})
+
+	// An asynq.Server would do this.
+	for range 2 {
+		fmt.Println(tasks.ProcessTask(context.Background(), asynq.NewTask("order:charge", []byte(`{"order_id":42}`))))
+	}
+	// Output:
+	// charged
+	// <nil>
+	// <nil>
 }

@@ -11,28 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
-
-func TestLive_Placeholders(t *testing.T) {
-	t.Parallel()
-	keys, l := make(chan string, 1), newLive(t)
-	mw := guardasynq.Middleware(guardtest.NewMemoryGuard(t), guardasynq.Lock("{header:tenant}:{task:type}:{task:queue}:{task:id}"))
-	l.serve(t, asynq.Config{}, mw, func(ctx context.Context, _ *asynq.Task) error {
-		lease, _ := guard.FromContext(ctx)
-		keys <- lease.Key()
-		return nil
-	})
-	info := l.enqueue(t, asynq.NewTaskWithHeaders("order:charge", nil, map[string]string{"tenant": "acme"}))
-	assert.Equal(t, "acme:order%3Acharge:"+l.queue+":"+info.ID, <-keys)
-}
 
 func TestLive_DropRevokesTheTask(t *testing.T) {
 	t.Parallel()
 	g, l := realGuard(t), newLive(t)
 	defer hold(t, g)()
-	srv := l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardasynq.Drop)), never)
+	srv := l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders(guard.NoWait()).OnBusy(guardasynq.Drop)), never)
 	info := l.enqueue(t, task(), asynq.MaxRetry(3), asynq.Unique(time.Hour))
 	err := l.failure(t)
 	assert.ErrorIs(t, err, guard.ErrBusy)
@@ -111,7 +97,7 @@ func TestLive_LastRunOutlastsAnOutage(t *testing.T) {
 	g, store := newStore(t, guard.Observe(waiting), guard.StoreTimeout(50*time.Millisecond))
 	store.Fail(errOwn)
 	// No strategy takes an outage for a busy lock.
-	l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders().BusyStrategy(guardasynq.Archive)), succeed)
+	l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders().OnBusy(guardasynq.GiveUp)), succeed)
 	info := l.enqueue(t, task(), asynq.MaxRetry(0))
 	for range 2 {
 		<-waiting.begun
@@ -136,7 +122,7 @@ func TestLive_LastRunOfAnotherStrategyDoesNotWait(t *testing.T) {
 	t.Parallel()
 	g, l := realGuard(t), newLive(t)
 	defer hold(t, g)()
-	l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardasynq.Archive)), never)
+	l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders(guard.NoWait()).OnBusy(guardasynq.GiveUp)), never)
 	info := l.enqueue(t, task(), asynq.MaxRetry(0), asynq.Timeout(time.Hour))
 	l.reaches(t, info.ID, asynq.TaskStateArchived)
 }
@@ -154,5 +140,28 @@ func TestLive_ShutdownPutsAWaitingTaskBack(t *testing.T) {
 	release()
 	l.serve(t, cfg, lockOrders(g), succeed)
 	l.reaches(t, info.ID, asynq.TaskStateCompleted)
+	assert.Empty(t, l.failed)
+}
+
+// A task that is acknowledged without its handler has the result of the task that ran.
+func TestLive_OnceGivesTheFirstResultAgain(t *testing.T) {
+	t.Parallel()
+	g, l := realGuard(t), newLive(t)
+	t.Cleanup(func() { _, _ = g.Forget(context.Background(), guard.Key("order:7")) })
+	var runs atomic.Int64
+	l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders().Once(time.Hour)), func(ctx context.Context, task *asynq.Task) error {
+		runs.Add(1)
+		for _, state := range []string{"asked the bank", "charged"} {
+			if _, err := guardasynq.ResultWriter(ctx, task).Write([]byte(state)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for range 3 {
+		info := l.enqueue(t, task())
+		assert.Equal(t, "charged", string(l.reaches(t, info.ID, asynq.TaskStateCompleted).Result))
+	}
+	assert.EqualValues(t, 1, runs.Load())
 	assert.Empty(t, l.failed)
 }

@@ -178,14 +178,7 @@ func (l *live) failure(t *testing.T) error {
 
 // Serve implements tasktest.Queue.
 func (l *live) Serve(t *testing.T, s tasktest.Setup) {
-	rule := guardasynq.Lock(tasktest.Template, s.Options...)
-	if s.Unlocked {
-		rule = rule.Unlocked(func(context.Context, *asynq.Task) bool { return true })
-	}
-	if s.Once != nil {
-		rule = rule.Once(tasktest.Keep, s.Once...)
-	}
-	lock := guardasynq.Middleware(s.Guard, rule)
+	lock := guardasynq.Middleware(s.Guard, s.Rule)
 	l.serve(t, asynq.Config{RetryDelayFunc: atOnce}, func(next asynq.Handler) asynq.Handler {
 		locked := lock(next)
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
@@ -197,10 +190,13 @@ func (l *live) Serve(t *testing.T, s tasktest.Setup) {
 }
 
 // Add implements tasktest.Queue.
-func (l *live) Add(t *testing.T, payload string) func() tasktest.State {
-	info := l.enqueue(t, asynq.NewTask("order:charge", []byte(payload)))
+func (l *live) Add(t *testing.T, payload, header, value string) func() tasktest.State {
+	info := l.enqueue(t, asynq.NewTaskWithHeaders("order:charge", []byte(payload), map[string]string{header: value}))
 	return func() tasktest.State {
 		now, err := l.inspector.GetTaskInfo(l.queue, info.ID)
+		if errors.Is(err, asynq.ErrTaskNotFound) {
+			return tasktest.State{Done: true} // dropped
+		}
 		require.NoError(t, err)
 		return tasktest.State{
 			Done:     now.State == asynq.TaskStateCompleted,

@@ -1,62 +1,87 @@
 package guardasynq
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/internal/guardhook"
 	"github.com/redlatch/redlatch/middleware/internal/locking"
-	"github.com/redlatch/redlatch/middleware/internal/taskrule"
+	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
 
-func process(ctx context.Context, l *taskrule.Locker[*asynq.Task], name string, t *asynq.Task, next asynq.Handler) error {
-	r := run{l, name, t, func(ctx context.Context) error { return next.ProcessTask(ctx, t) }}
-	return l.Process(ctx, t, r.work, r.do, r.strategy().settle)
+// handlers locks tasks by what of returns for them: a Locker, or nil, and the name of the lock. Asynq calls the function that it
+// returns for every task: it does nothing but make a closure.
+func handlers(of func(*asynq.Task) (l *tasklock.Locker, name string)) asynq.MiddlewareFunc {
+	return func(next asynq.Handler) asynq.Handler {
+		if f, ok := next.(asynq.HandlerFunc); next == nil || ok && f == nil {
+			panic("guardasynq: no handler")
+		}
+		return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
+			if l, name := of(t); l != nil {
+				return process(ctx, l, name, t, next)
+			}
+			return next.ProcessTask(ctx, t)
+		})
+	}
 }
 
-// run is one run of a task. Its methods return what the handler returned (own), or why
-// the handler did not run or ran in vain (err).
-type run struct {
-	*taskrule.Locker[*asynq.Task]
-	name string // of the lock, if the options set none
-	task *asynq.Task
-	work func(context.Context) error
+func process(ctx context.Context, l *tasklock.Locker, name string, t *asynq.Task, next asynq.Handler) error {
+	id, _ := asynq.GetTaskID(ctx)
+	queue, _ := asynq.GetQueueName(ctx)
+	header := func(name string) string { return t.Headers()[name] }
+	left := &result{task: t}
+	task := Task{Kind: t.Type(), ID: id, Queue: queue, Payload: t.Payload(), Header: header, Native: t}
+	w := &tasklock.Work{Task: task, Name: name, Result: left.encoding(), Do: func(ctx context.Context) error {
+		return next.ProcessTask(context.WithValue(ctx, resultKey{}, left), t)
+	}}
+	return l.Process(ctx, w, func(ctx context.Context, w *tasklock.Work) (own, err error) {
+		if own, err = run(ctx, l, w); own == nil && err == nil {
+			own = left.again()
+		}
+		return own, err
+	}, settle)
 }
 
-func (r *run) strategy() Strategy { return Strategy(r.Strategy()) }
+// settle gives err the meaning for asynq that the strategy wants.
+func settle(s Strategy, err error) error {
+	switch s {
+	case Drop:
+		return fmt.Errorf("%w: %w", err, asynq.RevokeTask)
+	case GiveUp:
+		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+	}
+	return err
+}
 
-func (r *run) do(ctx context.Context) (own, err error) {
+// run does w under its locks. It returns what the handler returned (own), or why the handler did not run or ran in vain (err). It
+// gives up on the lock a little before the task's deadline: at the deadline itself asynq would not listen any more, and count a
+// failure. A task that has no retry left is archived by asynq on any error. So run tries until then, also while Redis is down or
+// the Guard closed: when the process shuts down, asynq puts the task back into its queue meanwhile.
+func run(ctx context.Context, l *tasklock.Locker, w *tasklock.Work) (own, err error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return r.Run(ctx, r.name, r.task, r.work)
+		return l.Run(ctx, w)
 	}
 	end := deadline.Add(-min(time.Until(deadline)/10, time.Second))
-	switch {
-	case !isLast(ctx):
-		return r.tryBefore(ctx, end)
-	case r.strategy() == Retry:
-		return r.tryAgain(ctx, end, guard.Wait(guard.Forever))
-	}
-	return r.tryAgain(ctx, end)
-}
-
-// isLast says whether asynq archives the task of ctx on any error.
-func isLast(ctx context.Context) bool {
 	retried, known := asynq.GetRetryCount(ctx)
 	retries, _ := asynq.GetMaxRetry(ctx)
-	return known && retried >= retries
-}
-
-// tryAgain tries to lock until end, also while Redis is down or the Guard closed: when
-// the process shuts down, asynq puts the task back into its queue meanwhile.
-func (r *run) tryAgain(ctx context.Context, end time.Time, opts ...guard.LockOption) (own, err error) {
+	last := known && retried >= retries
+	var opts []guard.LockOption
+	if last && l.WaitsOn() {
+		opts = append(opts, guard.Wait(guard.Forever))
+	}
 	for {
-		own, err = r.tryBefore(ctx, end, opts...)
+		own, err = runBefore(ctx, end, l, w, opts)
 		pause, passes := locking.RetryAfter(err)
-		if !passes || r.strategy() != Retry && taskrule.Busy(err) || time.Until(end) < pause {
+		if !last || !passes || l.Verdict(err) != Retry || time.Until(end) < pause {
 			return own, err
 		}
 		select {
@@ -70,42 +95,80 @@ func (r *run) tryAgain(ctx context.Context, end time.Time, opts ...guard.LockOpt
 // errLate ends a wait for the lock.
 var errLate = errors.New("no answer in the time that the task has left")
 
-// tryBefore gives up on the lock at end, a little before the task's deadline. At the
-// deadline itself asynq would not listen any more, and count a failure.
-func (r *run) tryBefore(ctx context.Context, end time.Time, opts ...guard.LockOption) (own, err error) {
+// runBefore does w under locks that are there before end.
+func runBefore(ctx context.Context, end time.Time, l *tasklock.Locker, w *tasklock.Work, opts []guard.LockOption) (own, err error) {
 	waiting, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	timer := time.AfterFunc(time.Until(end), func() { giveUp(errLate) })
 	defer timer.Stop()
-	late := false
-	own, err = r.Run(waiting, r.name, r.task, func(held context.Context) error {
+	inTime := *w
+	inTime.Do = func(held context.Context) error {
 		if !timer.Stop() {
-			late = true
-			return locking.ErrFailed // a success would be kept
+			return guardhook.ErrNotBegun
 		}
-		return r.work(held)
-	}, opts...)
-	switch {
-	case late:
-		return nil, noAnswer()
-	case own == nil && errors.Is(err, errLate):
-		return nil, outOfTime(err)
+		return w.Do(held)
 	}
-	return own, err
-}
-
-// outOfTime has the error of a wait that errLate ended say what one that was used up says.
-func outOfTime(err error) error {
+	own, err = l.RunWith(waiting, &inTime, opts...)
 	var busy *guard.BusyError
 	switch {
-	case errors.Is(err, guard.ErrKey):
-		return err
-	case errors.As(err, &busy):
+	case errors.Is(own, guardhook.ErrNotBegun):
+	case own != nil || !errors.Is(err, errLate) || errors.Is(err, guard.ErrKey):
+		return own, err
+	case errors.As(err, &busy): // as if the wait were used up
 		usedUp := *busy
 		usedUp.Err = nil
-		return &usedUp
+		return nil, &usedUp
 	}
-	return noAnswer()
+	return nil, &guard.StoreError{Op: "acquire", Err: errLate}
 }
 
-func noAnswer() error { return &guard.StoreError{Op: "acquire", Err: errLate} }
+// ResultWriter returns a writer of the result of t, for handlers under a Rule with Once; ctx is the handler's. What was written
+// last is kept, and becomes the result of each task that is acknowledged later without its handler. What a handler writes by
+// t.ResultWriter itself is not kept. For a task without a ResultWriter, as in a test, it only keeps.
+func ResultWriter(ctx context.Context, t *asynq.Task) io.Writer {
+	if r, ok := ctx.Value(resultKey{}).(*result); ok && r.task == t {
+		return r
+	}
+	return &result{task: t}
+}
+
+type resultKey struct{}
+
+// result is what a handler leaves for those who ask for the task's result.
+type result struct {
+	task    *asynq.Task
+	kept    []byte // of an earlier run
+	mu      sync.Mutex
+	written []byte // last
+}
+
+// Write writes the result of the task.
+func (r *result) Write(data []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.task.ResultWriter(); w != nil {
+		if n, err := w.Write(data); err != nil {
+			return n, err
+		}
+	}
+	r.written = bytes.Clone(data)
+	return len(data), nil
+}
+
+// again writes what an earlier run left.
+func (r *result) again() error {
+	if len(r.kept) == 0 {
+		return nil
+	}
+	_, err := r.Write(r.kept)
+	return err
+}
+
+func (r *result) encoding() guard.OnceOption {
+	write := func(any) ([]byte, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.written, nil
+	}
+	return guard.Encoding(write, func(kept []byte, _ any) error { r.kept = kept; return nil })
+}

@@ -57,7 +57,7 @@ func ExampleAnnotate() {
 }
 
 // The holder of the lock builds the report: there is no need to build it twice.
-func ExampleRule_BusyStrategy() {
+func ExampleRule_OnBusy() {
 	g := newGuard()
 	defer g.Close()
 	ctx := context.Background()
@@ -72,7 +72,7 @@ func ExampleRule_BusyStrategy() {
 	work := func(context.Context) error { panic("not reached") }
 	err = guardriver.Middleware(g, rule).Work(ctx, job, work)
 	fmt.Println("snoozed:", errors.Is(err, &river.JobSnoozeError{}))
-	err = guardriver.Middleware(g, rule.BusyStrategy(guardriver.Drop)).Work(ctx, job, work)
+	err = guardriver.Middleware(g, rule.OnBusy(guardriver.Drop)).Work(ctx, job, work)
 	fmt.Println("completed:", err == nil)
 	// Output:
 	// snoozed: true

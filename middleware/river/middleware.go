@@ -4,35 +4,75 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
 
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/middleware/internal/taskrule"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
 
-// Middleware works jobs under the locks of rule. With a nil g, the Guard in the job's context
-// locks, or else the one given to guard.SetDefault. The lock's Name is the kind of the job if the
-// rule sets none, and its Wait is 1 second if neither the rule nor the Guard set one. It panics if
-// rule has no key or an option is out of its bounds. In the method Middleware of a worker, make it
-// once, and not for every job.
+// Rule says how jobs are locked: the argument of Middleware, and a row of Jobs. Lock and LockFunc make one. It is the Rule of
+// guardasynq and guardwatermill, too. Its methods return a changed copy:
+//
+//	And(template string)                               // one key more: all, 64 at most, are locked or none
+//	Once(keep time.Duration, opts ...guard.OnceOption) // a job of the key runs once, until keep has passed
+//	OnBusy(s Strategy)                                 // Retry (default), Drop or GiveUp, if the lock stays busy
+//	Unlocked(func(context.Context, Task) bool)         // no lock for jobs for which it returns true
+//	OnError(func(context.Context, Task, error) error)  // replaces guard's errors
+type Rule = tasklock.Rule
+
+// Task is what the functions of a Rule see of a job: Kind, ID, Queue, Payload (its arguments), Header(name) (its metadata), and
+// the *rivertype.JobRow as Native.
+type Task = tasklock.Task
+
+// KeyFunc names what a job locks, by guard.JoinKey for example: func(context.Context, Task) (string, error). It is called once
+// for each run, and from many goroutines at a time. Its error uses up an attempt; make it a river.JobCancel if the job will
+// never have a key.
+type KeyFunc = tasklock.KeyFunc
+
+// Strategy is what becomes of a job whose lock stayed busy for as long as it was waited for.
+type Strategy = tasklock.Strategy
+
+// The strategies of Rule.OnBusy. What else keeps a worker from running, such as Redis being down, does not depend on them.
+const (
+	Retry  = tasklock.Retry  // snoozes the job: the default
+	Drop   = tasklock.Drop   // completes the job without running it, for work that its lock's holder does anyway; no OnError
+	GiveUp = tasklock.GiveUp // cancels the job, for work that must not be late
+)
+
+var adapter = tasklock.New("guardriver", time.Second)
+
+// Lock is the Rule of a key template, as the package comment describes it. opts are those of the lock itself: guard.TTL,
+// guard.Limit and so on. It panics if the template is malformed.
+func Lock(template string, opts ...guard.LockOption) Rule { return adapter.Lock(template, opts) }
+
+// LockFunc is the Rule of a KeyFunc.
+func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return adapter.LockFunc(key, opts) }
+
+// Middleware works jobs under the locks of rule. With a nil g, the Guard in the job's context locks, or else the one given to
+// guard.SetDefault. The lock's Name is the kind of the job if the rule sets none, and its Wait is 1 second if neither the rule
+// nor the Guard set one. It panics if rule has no key or an option is out of its bounds. In the method Middleware of a worker,
+// make it once, and not for every job.
 func Middleware(g *guard.Guard, rule Rule) rivertype.WorkerMiddleware {
-	l := adapter.Must(g, rule.rule)
+	l := adapter.Must(g, rule)
 	return river.WorkerMiddlewareFunc(func(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
 		return process(ctx, l, job, work)
 	})
 }
 
-// Jobs says which jobs are locked, and how, by their kinds. A kind's alias (see
-// river.JobArgsWithKindAliases) is a kind of its own, and has a row of its own.
+// Jobs says which jobs are locked, and how, by their kinds. A kind's alias (see river.JobArgsWithKindAliases) is a kind of its
+// own, and has a row of its own.
 type Jobs map[string]Rule
 
-// Annotate is Middleware with a table. A job that has no row reaches its worker untouched, and a row
-// that no job has locks nothing: see Check. It panics if a kind is blank, a row has no key or an
-// option is out of its bounds.
+// Annotate is Middleware with a table. A job that has no row reaches its worker untouched, and a row that no job has locks
+// nothing: see Check. It panics if a kind is blank, a row has no key or an option is out of its bounds.
 func Annotate(g *guard.Guard, jobs Jobs) rivertype.WorkerMiddleware {
-	rows := taskrule.Table(&adapter, g, jobs, func(r Rule) taskrule.Rule[*rivertype.JobRow] { return r.rule })
+	rows := adapter.Table(g, jobs)
 	return river.WorkerMiddlewareFunc(func(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
 		if l := rows[job.Kind]; l != nil {
 			return process(ctx, l, job, work)
@@ -41,9 +81,8 @@ func Annotate(g *guard.Guard, jobs Jobs) rivertype.WorkerMiddleware {
 	})
 }
 
-// Check says which rows lock nothing, as no job is of their kind, and which kinds have a row while
-// an alias of theirs has none: its error names each. args has one of each type of job's arguments
-// that there is. Call it before the client starts, or in a test.
+// Check returns which rows lock nothing, as no job is of their kind, and which kinds have a row while an alias of theirs has
+// none: its error names each. args has one of each type of job's arguments. Call it before the client starts, or in a test.
 func Check(args []river.JobArgs, jobs Jobs) error {
 	kinds := map[string]bool{}
 	var unlocked []error
@@ -62,13 +101,38 @@ func Check(args []river.JobArgs, jobs Jobs) error {
 			}
 		}
 	}
-	rows := taskrule.CheckRows(&adapter, jobs, func(kind string) bool { return kinds[kind] }, "no job of the given arguments is of this kind")
+	rows := adapter.CheckRows(jobs, func(kind string) bool { return kinds[kind] }, "no job of the given arguments is of this kind")
 	return errors.Join(append(unlocked, rows)...)
 }
 
-func process(ctx context.Context, l *taskrule.Locker[*rivertype.JobRow], job *rivertype.JobRow, work func(context.Context) error) error {
-	run := func(ctx context.Context) error { return snoozed(work(ctx)) }
-	return l.Process(ctx, job, run, func(ctx context.Context) (own, err error) {
-		return l.Run(ctx, job.Kind, job, run)
-	}, Strategy(l.Strategy()).settle)
+func process(ctx context.Context, l *tasklock.Locker, job *rivertype.JobRow, work func(context.Context) error) error {
+	return l.Process(ctx, &tasklock.Work{
+		Task: Task{
+			Kind: job.Kind, ID: strconv.FormatInt(job.ID, 10), Queue: job.Queue, Payload: job.EncodedArgs, Native: job,
+			Header: func(name string) string { return tasklock.Field(job.Metadata, name) },
+		},
+		Name: job.Kind,
+		Do:   func(ctx context.Context) error { return snoozed(work(ctx)) },
+	}, l.Run, settle)
+}
+
+// settle gives err the meaning for River that the strategy wants.
+func settle(s Strategy, err error) error {
+	switch s {
+	case Drop:
+		return nil
+	case GiveUp:
+		return river.JobCancel(err)
+	}
+	return snoozed(err)
+}
+
+// snoozed has River snooze a job if what kept it from running passes.
+func snoozed(err error) error {
+	delay, passes := locking.RetryAfter(err)
+	if !passes || errors.Is(err, &river.JobCancelError{}) {
+		return err
+	}
+	// At random, so that jobs do not come back all at once. A snooze that is in err already comes first.
+	return fmt.Errorf("%w: %w", err, river.JobSnooze(delay+rand.N(delay)))
 }

@@ -3,7 +3,6 @@ package guardriver_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,23 +59,6 @@ func TestMiddleware_ABusyJobIsSnoozedAfterASecond(t *testing.T) {
 	})
 }
 
-// What keeps a job from running, and passes, burns no attempt.
-func TestMiddleware_WhatPassesSnoozes(t *testing.T) {
-	t.Parallel()
-	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, guard.StoreTimeout(10*time.Millisecond))
-	require.NoError(t, err)
-	mw := guardriver.Middleware(g, orders().BusyStrategy(guardriver.Cancel))
-	store.Fail(errOwn)
-	err = mw.Work(t.Context(), order7(), never)
-	assert.ErrorIs(t, err, guard.ErrStore)
-	assertSnoozed(t, err)
-	require.NoError(t, g.Close())
-	err = mw.Work(t.Context(), order7(), never)
-	assert.ErrorIs(t, err, guard.ErrClosed)
-	assertSnoozed(t, err)
-}
-
 // A lock that the worker takes by itself is no other lock.
 func TestMiddleware_BusyLockOfAWorkerSnoozes(t *testing.T) {
 	t.Parallel()
@@ -91,48 +73,30 @@ func TestMiddleware_BusyLockOfAWorkerSnoozes(t *testing.T) {
 	}
 }
 
-func TestMiddleware_Strategies(t *testing.T) {
+// A KeyFunc gives a job up with river.JobCancel.
+func TestKeyFunc_JobCancel(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewMemoryGuard(t)
-	defer hold(t, g)()
-	rule := orders(guard.NoWait())
-	unasked := func(context.Context, *rivertype.JobRow, error) error { t.Error("it is no error"); return errOwn }
-	skips := guardriver.Middleware(g, rule.BusyStrategy(guardriver.Drop).OnError(unasked))
-	assert.NoError(t, skips.Work(t.Context(), order7(), never))
-	err := guardriver.Middleware(g, rule.BusyStrategy(guardriver.Cancel)).Work(t.Context(), order7(), never)
-	assert.ErrorIs(t, err, &river.JobCancelError{})
-	assert.EqualError(t, err, `JobCancelError: guard: lock "charge_order" is busy`)
-
-	// The end of its context is no busy lock.
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, s := range []guardriver.Strategy{guardriver.Drop, guardriver.Cancel} {
-		err := guardriver.Middleware(g, orders().BusyStrategy(s)).Work(ctx, order7(), never)
-		assert.ErrorIs(t, err, context.Canceled)
-		assert.NotErrorIs(t, err, &river.JobCancelError{})
+	for _, own := range []error{errOwn, river.JobCancel(errOwn)} {
+		rule := guardriver.LockFunc(func(context.Context, guardriver.Task) (string, error) { return "", own })
+		err := guardriver.Middleware(guardtest.NewMemoryGuard(t), rule).Work(t.Context(), order7(), never)
+		assert.ErrorIs(t, err, guard.ErrKey)
+		assert.ErrorIs(t, err, own)
+		assert.Equal(t, own != errOwn, errors.Is(err, &river.JobCancelError{})) //nolint:errorlint // one of two
+		assert.NotErrorIs(t, err, &river.JobSnoozeError{})
 	}
 }
 
-func TestMiddleware_AndOnErrorAndSkip(t *testing.T) {
+// {header:x} is a field of the metadata, as {field} is one of the arguments.
+func TestTask_HeadersAreMetadata(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewMemoryGuard(t)
-	defer hold(t, g)()
-	rule := guardriver.Lock("job:{job:id}", guard.NoWait()).And("order:{order_id}")
-	assert.ErrorIs(t, guardriver.Middleware(g, rule).Work(t.Context(), order7(), never), guard.ErrBusy)
-
-	decided := guardriver.Middleware(g, rule.OnError(func(_ context.Context, job *rivertype.JobRow, err error) error {
-		assert.EqualValues(t, 12, job.ID)
-		assert.ErrorIs(t, err, &river.JobSnoozeError{})
-		return nil
-	}).OnError(nil))
-	assert.NoError(t, decided.Work(t.Context(), order7(), never))
-
-	skipped := guardriver.Middleware(g, rule.Unlocked(func(_ context.Context, job *rivertype.JobRow) bool { return job.ID == 12 }))
-	assert.Same(t, errOwn, skipped.Work(t.Context(), order7(), func(ctx context.Context) error {
-		_, ok := guard.FromContext(ctx)
-		assert.False(t, ok)
-		return errOwn
-	}))
+	job := order7()
+	job.Metadata = []byte(`{"tenant":"acme","shop":{"id":3}}`)
+	assert.Same(t, errOwn, guardriver.Middleware(guardtest.NewMemoryGuard(t), guardriver.Lock("{header:tenant}:{header:shop.id}:{task:id}")).
+		Work(t.Context(), job, func(ctx context.Context) error {
+			_, ok := guard.Held(ctx, guard.Key("acme:3:12"))
+			assert.True(t, ok)
+			return errOwn
+		}))
 }
 
 type renamedArgs struct{ orderArgs }
@@ -148,18 +112,6 @@ guardriver: row " ": it is blank
 guardriver: row "refund": no job of the given arguments is of this kind`)
 	assert.NoError(t, guardriver.Check([]river.JobArgs{orderArgs{}}, guardriver.Jobs{"charge_order": orders()}))
 	assert.NoError(t, guardriver.Check([]river.JobArgs{renamedArgs{}}, nil))
-}
-
-func TestOnce_AJobThatWasDoneCompletesAndOneOfAnotherKindIsCancelled(t *testing.T) {
-	t.Parallel()
-	mw := guardriver.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour))
-	assert.NoError(t, mw.Work(t.Context(), order7(), func(context.Context) error { return nil }))
-	assert.NoError(t, mw.Work(t.Context(), order7(), never))
-	other := order7()
-	other.Kind = "refund_order"
-	err := mw.Work(t.Context(), other, never)
-	assert.ErrorIs(t, err, &river.JobCancelError{})
-	assert.ErrorIs(t, err, guard.ErrOtherInput)
 }
 
 // A job that snoozes itself is not done.
@@ -220,48 +172,6 @@ func TestLive_AJobThatWaits(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestMiddleware_Keys(t *testing.T) {
-	t.Parallel()
-	own := func(err error) guardriver.Rule {
-		return guardriver.LockFunc(func(_ context.Context, job *rivertype.JobRow) (string, error) { return job.Kind, err })
-	}
-	for want, rule := range map[string]guardriver.Rule{
-		"order:7":                              orders(),
-		"acme:7":                               guardriver.Lock("{metadata:tenant}:{order_id}"),
-		"charge_order:12:default:here":         guardriver.Lock("{job:kind}:{job:id}:{job:queue}:here"),
-		"charge_order":                         own(nil),
-		"{nope}: missing or empty":             guardriver.Lock("{nope}"),
-		"{metadata:nope}: missing or empty":    guardriver.Lock("{metadata:nope}"),
-		"JobCancelError: own, as its own says": own(river.JobCancel(errOwn)),
-		"own":                                  own(errOwn), // is not the job's fault
-	} {
-		err := guardriver.Middleware(guardtest.NewMemoryGuard(t), rule).Work(t.Context(), order7(), func(ctx context.Context) error {
-			_, held := guard.Held(ctx, guard.Key(want))
-			assert.True(t, held, want)
-			return nil
-		})
-		if err != nil {
-			text, _, _ := strings.Cut(want, ", as")
-			assert.ErrorContains(t, err, text)
-			assert.ErrorIs(t, err, guard.ErrKey)
-			assert.Equal(t, want != "own", errors.Is(err, &river.JobCancelError{}), want)
-			assert.NotErrorIs(t, err, &river.JobSnoozeError{})
-		}
-	}
-}
-
-func TestMiddleware_MisuseIsRefused(t *testing.T) {
-	t.Parallel()
-	for want, rule := range map[string]guardriver.Rule{
-		"no KeyFunc": guardriver.LockFunc(nil).Unlocked(nil).OnError(nil),
-		"BusyStrategy -1 is none of Retry, Drop, Cancel": orders().BusyStrategy(-1),
-	} {
-		assert.PanicsWithValue(t, "guardriver: "+want, func() { guardriver.Middleware(nil, rule) })
-	}
-	assert.PanicsWithValue(t, `guardriver: row "": it is blank`, func() { guardriver.Annotate(nil, guardriver.Jobs{"": orders()}) })
-	assert.PanicsWithValue(t, `guardriver: key template "{job:x}": column 2: "x" is none of kind, id, queue`, func() { guardriver.Lock("{job:x}") })
 }
 
 func TestAnnotate_LocksTheJobsOfItsRows(t *testing.T) {

@@ -114,24 +114,19 @@ func (q *queue) reaches(t *testing.T, id int64, state rivertype.JobState) (job *
 
 // Serve implements tasktest.Queue.
 func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
-	rule := guardriver.Lock(tasktest.Template, s.Options...)
-	if s.Unlocked {
-		rule = rule.Unlocked(func(context.Context, *rivertype.JobRow) bool { return true })
-	}
-	if s.Once != nil {
-		rule = rule.Once(tasktest.Keep, s.Once...)
-	}
 	seen := river.WorkerMiddlewareFunc(func(ctx context.Context, _ *rivertype.JobRow, work func(context.Context) error) error {
 		err := work(s.Context(ctx))
 		s.Seen(err)
 		return err
 	})
-	q.start(t, func(ctx context.Context, _ *river.Job[orderArgs]) error { return s.Work(ctx) }, seen, guardriver.Middleware(s.Guard, rule))
+	q.start(t, func(ctx context.Context, _ *river.Job[orderArgs]) error { return s.Work(ctx) }, seen, guardriver.Middleware(s.Guard, s.Rule))
 }
 
 // Add implements tasktest.Queue.
-func (q *queue) Add(t *testing.T, payload string) func() tasktest.State {
-	job := q.add(t, payload, river.InsertOpts{})
+func (q *queue) Add(t *testing.T, payload, header, value string) func() tasktest.State {
+	metadata, err := json.Marshal(map[string]string{header: value})
+	require.NoError(t, err)
+	job := q.add(t, payload, river.InsertOpts{Metadata: metadata})
 	return func() tasktest.State {
 		now := q.look(t, job.ID)
 		return tasktest.State{

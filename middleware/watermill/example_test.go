@@ -42,7 +42,7 @@ func ExampleMiddleware() {
 	// Output:
 	// charging under order:42
 	// <nil>
-	// guard: invalid lock key: placeholder {order_id}: missing or empty
+	// guard: invalid lock key: placeholder {order_id}: missing or empty: the message is given up
 }
 
 // Locks by a table of handlers. Messages that will never have a key are put aside before them.
@@ -52,24 +52,22 @@ func ExampleAnnotate() {
 	router := message.NewDefaultRouter(nil)
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, nil)
 
-	poison, err := middleware.PoisonQueueWithFilter(pubsub, "poison", func(err error) bool {
-		return errors.Is(err, guard.ErrKey) || errors.As(err, new(*guard.OnceError))
-	})
+	poison, err := middleware.PoisonQueueWithFilter(pubsub, "poison", guardwatermill.GivenUp)
 	if err != nil {
 		panic(err)
 	}
 	router.AddMiddleware(poison, guardwatermill.Annotate(g, guardwatermill.Handlers{
 		"charge_order": guardwatermill.Lock("order:{order_id}"),
-		"export":       guardwatermill.Lock("export:{metadata:tenant}", guard.Limit(3)),
+		"export":       guardwatermill.Lock("export:{header:tenant}", guard.Limit(3)),
 	}))
 	router.AddConsumerHandler("charge_order", "orders.placed", pubsub, func(*message.Message) error { return nil })
 }
 
 // The holder of the lock builds the report: there is no need to build it twice.
-func ExampleRule_BusyStrategy() {
+func ExampleRule_OnBusy() {
 	g := newGuard()
 	defer g.Close()
-	build := guardwatermill.Middleware(g, guardwatermill.Lock("report:{day}", guard.NoWait()).BusyStrategy(guardwatermill.Drop))(
+	build := guardwatermill.Middleware(g, guardwatermill.Lock("report:{day}", guard.NoWait()).OnBusy(guardwatermill.Drop))(
 		func(*message.Message) ([]*message.Message, error) { panic("not reached") })
 
 	msg := message.NewMessage("1", []byte(`{"day":"monday"}`))

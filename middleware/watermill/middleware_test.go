@@ -45,9 +45,9 @@ func TestMiddleware_MessageWithoutAKeyIsNotHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		for template, want := range map[string]string{
-			"{nope}":            "placeholder {nope}: missing or empty",
-			"{metadata:Tenant}": "placeholder {metadata:Tenant}: missing or empty",
-			"{message:topic}":   "the context is not that of a message from a router",
+			"{nope}":          "placeholder {nope}: missing or empty",
+			"{header:Tenant}": "placeholder {header:Tenant}: missing or empty",
+			"{task:queue}":    "the task did not come from a server of its queue",
 		} {
 			msg := order7(t)
 			msg.Metadata.Set("tenant", "acme")
@@ -81,27 +81,6 @@ func TestMiddleware_MessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
 		}
 		require.NoError(t, g.Close())
 	}
-}
-
-// Drop acknowledges a message whose lock is busy, at once, and no other.
-func TestMiddleware_Drop(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store, start := guardtest.NewStore(), time.Now()
-		g, err := guard.NewWithStore(store, guard.StoreTimeout(50*time.Millisecond))
-		require.NoError(t, err)
-		defer func() { assert.NoError(t, g.Close()) }()
-		handle := guardwatermill.Middleware(g, orders(guard.NoWait()).BusyStrategy(guardwatermill.Drop))(never)
-		release := hold(t, g)
-		produced, err := handle(order7(t))
-		assert.NoError(t, err)
-		assert.Empty(t, produced)
-		assert.Zero(t, time.Since(start))
-		release()
-		store.Fail(errOwn)
-		_, err = handle(order7(t))
-		assert.ErrorIs(t, err, guard.ErrStore)
-	})
 }
 
 func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
@@ -196,6 +175,29 @@ func TestOnce_AnotherNameOfTheSamePayloadIsRefused(t *testing.T) {
 	assert.Equal(t, 1, runs)
 }
 
+// A handler may be renamed, or moved to another router, while its messages are delivered again.
+func TestOnce_OfAHandlerThatWasRenamed(t *testing.T) {
+	t.Parallel()
+	q, g := newQueue(t), guardtest.NewMemoryGuard(t)
+	got := make(chan error, 10)
+	lock := func(next message.HandlerFunc) message.HandlerFunc {
+		locked := guardwatermill.Middleware(g, orders().Once(time.Hour))(next)
+		return func(msg *message.Message) ([]*message.Message, error) {
+			_, err := locked(msg)
+			got <- err
+			return nil, nil
+		}
+	}
+	runs := 0
+	for _, name := range []string{"charge_order", "charge_orders"} {
+		router := q.startAs(t, name, func(*message.Message) error { runs++; return nil }, nil, lock)
+		q.add(t, `{"order_id":7}`, nil)
+		assert.NoError(t, <-got)
+		require.NoError(t, router.Close())
+	}
+	assert.Equal(t, 1, runs)
+}
+
 // waits signals that a message begins to wait for its lock.
 type waits struct {
 	guard.NopObserver
@@ -239,6 +241,7 @@ func TestMiddleware_WhenAnErrorComes(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		opts   []guard.LockOption
+		onBusy guardwatermill.Strategy
 		closed bool
 		ends   time.Duration // of the message; 0 for never
 		want   time.Duration
@@ -246,6 +249,7 @@ func TestMiddleware_WhenAnErrorComes(t *testing.T) {
 		"busy, waited for by default": {want: 20 * time.Second},
 		"busy":                        {opts: []guard.LockOption{guard.NoWait()}, want: time.Second},
 		"closed":                      {closed: true, want: time.Second},
+		"given up":                    {opts: []guard.LockOption{guard.NoWait()}, onBusy: guardwatermill.GiveUp, want: 0},
 		"the message ends":            {opts: []guard.LockOption{guard.NoWait()}, ends: 100 * time.Millisecond, want: 100 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -263,42 +267,18 @@ func TestMiddleware_WhenAnErrorComes(t *testing.T) {
 				msg.SetContext(ctx)
 			}
 			start := time.Now()
-			_, got := guardwatermill.Middleware(g, orders(row.opts...))(never)(msg)
+			_, got := guardwatermill.Middleware(g, orders(row.opts...).OnBusy(row.onBusy))(never)(msg)
 			assert.ErrorIs(t, got, err, name)
+			assert.Equal(t, row.onBusy == guardwatermill.GiveUp, guardwatermill.GivenUp(got), name)
 			assert.Equal(t, row.want, time.Since(start), name)
 		})
 	}
 }
 
-func TestMiddleware_MisuseIsRefused(t *testing.T) {
-	t.Parallel()
-	for want, rule := range map[string]guardwatermill.Rule{
-		"no KeyFunc":                            guardwatermill.LockFunc(nil).Unlocked(nil).OnError(nil),
-		"BusyStrategy 2 is none of Retry, Drop": orders().BusyStrategy(2),
-	} {
-		assert.PanicsWithValue(t, "guardwatermill: "+want, func() { guardwatermill.Middleware(nil, rule) })
-		assert.PanicsWithValue(t, `guardwatermill: row "h": `+want, func() { guardwatermill.Annotate(nil, guardwatermill.Handlers{"h": rule}) })
-	}
-	assert.PanicsWithValue(t, `guardwatermill: key template "{message:id}": column 2: "id" is none of uuid, topic`, func() { guardwatermill.Lock("{message:id}") })
-}
-
-func TestMiddleware_OnErrorAndKeyFunction(t *testing.T) {
-	t.Parallel()
-	key := func(msg *message.Message) (string, error) { return msg.UUID, errOwn }
-	var seen error
-	_, err := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), guardwatermill.LockFunc(key).OnError(func(msg *message.Message, err error) error {
-		assert.Equal(t, "1", msg.UUID)
-		seen = err
-		return nil
-	}).OnError(nil).Unlocked(nil))(never)(order7(t))
-	assert.NoError(t, err)
-	assert.ErrorIs(t, seen, errOwn)
-}
-
 func TestLive_RowsLockTheMessagesOfTheirHandlers(t *testing.T) {
 	t.Parallel()
 	q, got, recorder := newQueue(t), make(chan string, 1), &guardtest.Recorder{}
-	table := guardwatermill.Handlers{"charge_order": guardwatermill.Lock("{metadata:tenant}:{message:topic}:{message:uuid}"), "refund": orders()}
+	table := guardwatermill.Handlers{"charge_order": guardwatermill.Lock("{header:tenant}:{task:queue}:{task:id}"), "refund": orders()}
 	router := q.start(t, func(msg *message.Message) error {
 		lease, _ := guard.FromContext(msg.Context())
 		got <- recorder.Observations("WaitStart")[0].Lock.Name + " " + lease.Key()

@@ -2,7 +2,6 @@ package guardwatermill_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
@@ -42,6 +40,12 @@ func newQueue(t *testing.T) *queue {
 // start has a router with one handler work on the messages until the test ends.
 func (q *queue) start(t *testing.T, handler message.NoPublishHandlerFunc, change func(*redisstream.SubscriberConfig), locks ...message.HandlerMiddleware) *message.Router {
 	t.Helper()
+	return q.startAs(t, "charge_order", handler, change, locks...)
+}
+
+// startAs is start for a handler called name.
+func (q *queue) startAs(t *testing.T, name string, handler message.NoPublishHandlerFunc, change func(*redisstream.SubscriberConfig), locks ...message.HandlerMiddleware) *message.Router {
+	t.Helper()
 	cfg := redisstream.SubscriberConfig{Client: redistest.Shared(t).Client(t), ConsumerGroup: group, DisableIndefiniteInitialBlock: true}
 	if change != nil {
 		change(&cfg)
@@ -51,7 +55,7 @@ func (q *queue) start(t *testing.T, handler message.NoPublishHandlerFunc, change
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	require.NoError(t, err)
 	router.AddMiddleware(locks...)
-	router.AddConsumerHandler("charge_order", q.topic, subscriber, handler)
+	router.AddConsumerHandler(name, q.topic, subscriber, handler)
 	ended := make(chan error, 1)
 	go func() { ended <- router.Run(context.WithoutCancel(t.Context())) }()
 	<-router.Running()
@@ -86,16 +90,7 @@ func (q *queue) outcome(next message.HandlerFunc) message.HandlerFunc {
 
 // Serve implements tasktest.Queue.
 func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
-	rule := guardwatermill.Lock(tasktest.Template, s.Options...)
-	if s.Unlocked {
-		rule = rule.Unlocked(func(*message.Message) bool { return true })
-	}
-	if s.Once != nil {
-		rule = rule.Once(tasktest.Keep, s.Once...)
-	}
-	poison, err := middleware.PoisonQueueWithFilter(q.publisher, q.topic+":poison", func(err error) bool {
-		return errors.Is(err, guard.ErrKey) || errors.As(err, new(*guard.OnceError))
-	})
+	poison, err := middleware.PoisonQueueWithFilter(q.publisher, q.topic+":poison", guardwatermill.GivenUp)
 	require.NoError(t, err)
 	seen := func(next message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
@@ -108,12 +103,12 @@ func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
 		}
 	}
 	q.start(t, func(msg *message.Message) error { return s.Work(msg.Context()) }, nil,
-		q.outcome, poison, seen, guardwatermill.Middleware(s.Guard, rule))
+		q.outcome, poison, seen, guardwatermill.Middleware(s.Guard, s.Rule))
 }
 
 // Add implements tasktest.Queue.
-func (q *queue) Add(t *testing.T, payload string) func() tasktest.State {
-	msg := q.add(t, payload, nil)
+func (q *queue) Add(t *testing.T, payload, header, value string) func() tasktest.State {
+	msg := q.add(t, payload, message.Metadata{header: value})
 	return func() tasktest.State {
 		q.mu.Lock()
 		defer q.mu.Unlock()

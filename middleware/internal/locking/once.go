@@ -61,8 +61,8 @@ type InProgressError struct{ error } // has a *guard.BusyError
 func (e *InProgressError) Unwrap() error { return e.error }
 
 // RunOnce is Locker.Run for a Rule with Once. The result is kept by the first key; the others are locked while work runs. v
-// is what work returned, now or, if replayed, in an earlier
-// call. extra is applied last. work's own error is nil where work returned ErrFailed.
+// is what work returned, now or, if replayed, in an earlier call. extra is applied last. work's own error is nil where work
+// returned ErrFailed. Work that did nothing returns guardhook.ErrNotBegun.
 func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 	work func(context.Context) (T, error), extra ...guard.OnceOption,
 ) (v T, replayed bool, own, err error) {
@@ -81,7 +81,10 @@ func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 		} else {
 			own, others = l.run(ctx, name, src, 1, run)
 		}
-		if own != nil || !ran {
+		switch {
+		case !ran, errors.Is(own, guardhook.ErrNotBegun):
+			return v, guardhook.ErrNotBegun
+		case own != nil:
 			return v, ErrFailed
 		}
 		return v, nil // it is done, also where one of the others was lost

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
 
 // exclusion has two servers, each with a Guard of its own, work on tasks of one key.
@@ -22,7 +23,7 @@ func exclusion(t *testing.T, q Queue) {
 	runs := 0 // under nothing but the lock
 	for range 2 {
 		q.Serve(t, Setup{
-			Guard: newGuard(t), Options: []guard.LockOption{guard.Wait(patience)}, Seen: newEnds().seen,
+			Guard: newGuard(t), Rule: orders(guard.Wait(patience)), Seen: newEnds().seen,
 			Work: func(context.Context) error {
 				assert.True(t, inside.CompareAndSwap(false, true), "two at a time")
 				defer inside.Store(false)
@@ -35,7 +36,7 @@ func exclusion(t *testing.T, q Queue) {
 	}
 	var states []func() State
 	for range tasks {
-		states = append(states, q.Add(t, payOrder7))
+		states = append(states, add(t, q, payOrder7))
 	}
 	for _, state := range states {
 		assert.Zero(t, eventuallyDone(t, state).Failures)
@@ -49,7 +50,7 @@ func exclusion(t *testing.T, q Queue) {
 // keys are the same in every adapter.
 func keys(t *testing.T, q Queue) {
 	keys := make(chan string, 1)
-	q.Serve(t, Setup{Guard: newGuard(t), Seen: newEnds().seen, Work: func(ctx context.Context) error {
+	q.Serve(t, Setup{Guard: newGuard(t), Rule: orders(), Seen: newEnds().seen, Work: func(ctx context.Context) error {
 		lease, ok := guard.FromContext(ctx)
 		if assert.True(t, ok) {
 			keys <- lease.Key()
@@ -61,10 +62,29 @@ func keys(t *testing.T, q Queue) {
 		`{"order_id":"a:b%"}`:         "order:a%3Ab%25",
 		`{"other":1,"ORDER_ID":true}`: "order:true",
 	} {
-		state := q.Add(t, payload)
+		state := add(t, q, payload)
 		assert.Equal(t, want, <-keys)
 		eventuallyDone(t, state)
 	}
+}
+
+// The words of a template are the fields of the Task, whichever queue it came from.
+func words(t *testing.T, q Queue) {
+	tasks, keys := make(chan tasklock.Task, 1), make(chan string, 1)
+	rule := tasklock.New("tasktest", 0).Lock("{header:tenant}:{task:kind}:{task:queue}:{task:id}", nil).
+		Unlocked(func(_ context.Context, task tasklock.Task) bool { tasks <- task; return false })
+	q.Serve(t, Setup{Guard: newGuard(t), Rule: rule, Seen: newEnds().seen, Work: func(ctx context.Context) error {
+		lease, _ := guard.FromContext(ctx)
+		keys <- lease.Key()
+		return nil
+	}})
+	state := add(t, q, payOrder7)
+	task := <-tasks
+	assert.Equal(t, guard.JoinKey("acme", task.Kind, task.Queue, task.ID), <-keys)
+	assert.JSONEq(t, payOrder7, string(task.Payload))
+	assert.Empty(t, task.Header("nope"))
+	assert.NotNil(t, task.Native)
+	eventuallyDone(t, state)
 }
 
 // A busy task comes back, and that does not count against it.
@@ -72,11 +92,11 @@ func busy(t *testing.T, q Queue) {
 	g, ended := newGuard(t), newEnds()
 	release := holdOrder7(t, g)
 	var runs atomic.Int64
-	q.Serve(t, Setup{Guard: g, Options: []guard.LockOption{guard.NoWait()}, Seen: ended.seen, Work: func(context.Context) error {
+	q.Serve(t, Setup{Guard: g, Rule: orders(guard.NoWait()), Seen: ended.seen, Work: func(context.Context) error {
 		runs.Add(1)
 		return nil
 	}})
-	state := q.Add(t, payOrder7)
+	state := add(t, q, payOrder7)
 	busy := ended.nextBusy(t)
 	assert.Zero(t, busy.Waited)
 	for _, private := range []string{"order:7", "secret"} {
@@ -89,14 +109,39 @@ func busy(t *testing.T, q Queue) {
 	assert.EqualValues(t, 1, runs.Load())
 }
 
+// A task is dropped for work that the lock's holder does anyway: it is no error.
+func dropped(t *testing.T, q Queue) {
+	g := newGuard(t)
+	defer holdOrder7(t, g)()
+	rule := orders(guard.NoWait()).OnBusy(tasklock.Drop).OnError(func(_ context.Context, _ tasklock.Task, err error) error {
+		t.Errorf("%v is no error", err)
+		return err
+	})
+	q.Serve(t, Setup{Guard: g, Rule: rule, Seen: newEnds().seen, Work: never})
+	eventuallyDone(t, add(t, q, payOrder7))
+}
+
+func givenUp(t *testing.T, q Queue) {
+	g, ended := newGuard(t), newEnds()
+	release := holdOrder7(t, g)
+	rule := orders(guard.NoWait()).OnBusy(tasklock.GiveUp)
+	q.Serve(t, Setup{Guard: g, Rule: rule, Seen: ended.seen, Work: func(context.Context) error { return nil }})
+	state := add(t, q, payOrder7)
+	_ = ended.nextBusy(t)
+	eventuallyGivenUp(t, state)
+	release()
+	eventuallyDone(t, add(t, q, payOrder7))
+	assert.True(t, state().GivenUp)
+}
+
 func limit(t *testing.T, q Queue) {
 	g, ended := newGuard(t), newEnds()
 	first, second := holdOrder7(t, g, guard.Limit(2)), holdOrder7(t, g, guard.Limit(2))
 	q.Serve(t, Setup{
-		Guard: g, Options: []guard.LockOption{guard.NoWait(), guard.Limit(2)}, Seen: ended.seen,
+		Guard: g, Rule: orders(guard.NoWait(), guard.Limit(2)), Seen: ended.seen,
 		Work: func(context.Context) error { return nil },
 	})
-	state := q.Add(t, payOrder7)
+	state := add(t, q, payOrder7)
 	assert.EqualValues(t, 2, ended.nextBusy(t).Limit)
 	first()
 	assert.Zero(t, eventuallyDone(t, state).Failures)
@@ -107,7 +152,7 @@ func limit(t *testing.T, q Queue) {
 func lost(t *testing.T, q Queue) {
 	g, ended, rdb := newGuard(t, guard.TTL(600*time.Millisecond)), newEnds(), redistest.Shared(t).Client(t)
 	var runs atomic.Int64
-	q.Serve(t, Setup{Guard: g, Seen: ended.seen, Work: func(ctx context.Context) error {
+	q.Serve(t, Setup{Guard: g, Rule: orders(), Seen: ended.seen, Work: func(ctx context.Context) error {
 		if runs.Add(1) > 1 {
 			return nil
 		}
@@ -117,19 +162,19 @@ func lost(t *testing.T, q Queue) {
 		assert.ErrorAs(t, context.Cause(ctx), &lost)
 		return nil
 	}})
-	state := q.Add(t, payOrder7)
+	state := add(t, q, payOrder7)
 	assert.ErrorIs(t, ended.next(t), guard.ErrLost)
 	eventuallyDone(t, state)
 	assert.EqualValues(t, 2, runs.Load())
 }
 
-// The locks' Redis is not the one of the tasks here.
+// The locks' Redis is not the one of the tasks here. No strategy takes an outage, or a closed Guard, for a busy lock.
 func outage(t *testing.T, q Queue) {
 	server, ended := redistest.Start(t), newEnds()
 	g := newGuardOn(t, server, guard.StoreTimeout(200*time.Millisecond))
 	server.Kill()
-	q.Serve(t, Setup{Guard: g, Seen: ended.seen, Work: func(context.Context) error { return nil }})
-	state := q.Add(t, payOrder7)
+	q.Serve(t, Setup{Guard: g, Rule: orders().OnBusy(tasklock.GiveUp), Seen: ended.seen, Work: func(context.Context) error { return nil }})
+	state := add(t, q, payOrder7)
 	err := ended.next(t)
 	assert.ErrorIs(t, err, guard.ErrStore)
 	assert.NotErrorIs(t, err, guard.ErrBusy)
@@ -141,8 +186,8 @@ func outage(t *testing.T, q Queue) {
 func closed(t *testing.T, q Queue) {
 	g, ended := newGuard(t), newEnds()
 	require.NoError(t, g.Close())
-	q.Serve(t, Setup{Guard: g, Seen: ended.seen, Work: never})
-	state := q.Add(t, payOrder7)
+	q.Serve(t, Setup{Guard: g, Rule: orders().OnBusy(tasklock.Drop), Seen: ended.seen, Work: never})
+	state := add(t, q, payOrder7)
 	assert.ErrorIs(t, ended.next(t), guard.ErrClosed)
 	assert.False(t, state().Done)
 	assert.Zero(t, state().Failures)
@@ -152,23 +197,23 @@ func closed(t *testing.T, q Queue) {
 func withoutKey(t *testing.T, q Queue) {
 	ended := newEnds()
 	var runs atomic.Int64
-	q.Serve(t, Setup{Guard: newGuard(t), Seen: ended.seen, Work: func(context.Context) error { runs.Add(1); return nil }})
+	q.Serve(t, Setup{Guard: newGuard(t), Rule: orders(), Seen: ended.seen, Work: func(context.Context) error { runs.Add(1); return nil }})
 	for _, payload := range []string{`{}`, `{"order_id":null}`, `{"order_id":1,"ORDER_ID":2}`} {
-		state := q.Add(t, payload)
+		state := add(t, q, payload)
 		err := ended.next(t)
 		assert.ErrorIs(t, err, guard.ErrKey, payload)
 		assert.ErrorContains(t, err, "placeholder {order_id}", payload)
 		eventually(t, state, func(s State) bool { return s.GivenUp }, "it is not given up")
 	}
 	assert.Zero(t, runs.Load())
-	eventuallyDone(t, q.Add(t, payOrder7))
+	eventuallyDone(t, add(t, q, payOrder7))
 }
 
 func panics(t *testing.T, q Queue) {
 	var runs atomic.Int64
 	// The second run is long before the lease of the first would have lapsed.
 	q.Serve(t, Setup{
-		Guard: newGuard(t, guard.TTL(time.Hour)), Options: []guard.LockOption{guard.NoWait()}, Seen: newEnds().seen,
+		Guard: newGuard(t, guard.TTL(time.Hour)), Rule: orders(guard.NoWait()), Seen: newEnds().seen,
 		Work: func(context.Context) error {
 			if runs.Add(1) == 1 {
 				panic("boom")
@@ -176,7 +221,7 @@ func panics(t *testing.T, q Queue) {
 			return nil
 		},
 	})
-	eventuallyDone(t, q.Add(t, payOrder7))
+	eventuallyDone(t, add(t, q, payOrder7))
 	assert.EqualValues(t, 2, runs.Load())
 }
 
@@ -184,24 +229,53 @@ func skipped(t *testing.T, q Queue) {
 	g := newGuard(t)
 	release := holdOrder7(t, g)
 	defer release()
-	q.Serve(t, Setup{Guard: g, Unlocked: true, Seen: newEnds().seen, Work: func(ctx context.Context) error {
+	rule := orders().
+		Unlocked(func(context.Context, tasklock.Task) bool { return false }).Unlocked(nil).
+		Unlocked(func(_ context.Context, task tasklock.Task) bool { return task.Header("tenant") == "acme" })
+	q.Serve(t, Setup{Guard: g, Rule: rule, Seen: newEnds().seen, Work: func(ctx context.Context) error {
 		_, ok := guard.FromContext(ctx)
 		assert.False(t, ok)
 		return guard.WithLock(ctx, guard.Key("stock"), func(context.Context) error { return nil })
 	}})
-	eventuallyDone(t, q.Add(t, payOrder7))
+	eventuallyDone(t, add(t, q, payOrder7))
 }
 
 func ownError(t *testing.T, q Queue) {
 	ended, own := newEnds(), errors.New("own")
 	var runs atomic.Int64
-	q.Serve(t, Setup{Guard: newGuard(t), Seen: ended.seen, Work: func(context.Context) error {
+	q.Serve(t, Setup{Guard: newGuard(t), Rule: orders(), Seen: ended.seen, Work: func(context.Context) error {
 		if runs.Add(1) == 1 {
 			return own
 		}
 		return nil
 	}})
-	state := q.Add(t, payOrder7)
+	state := add(t, q, payOrder7)
 	assert.Same(t, own, ended.next(t))
 	eventuallyDone(t, state)
+}
+
+// The program decides about guard's errors, and not about the handler's own.
+func onError(t *testing.T, q Queue) {
+	g, ended, own := newGuard(t), newEnds(), errors.New("own")
+	release := holdOrder7(t, g)
+	decided := make(chan error, 10)
+	rule := orders(guard.NoWait()).OnError(func(_ context.Context, task tasklock.Task, err error) error {
+		assert.Equal(t, "acme", task.Header("tenant"))
+		decided <- err
+		return nil
+	}).OnError(nil)
+	var runs atomic.Int64
+	q.Serve(t, Setup{Guard: g, Rule: rule, Seen: ended.seen, Work: func(context.Context) error {
+		if runs.Add(1) == 1 {
+			return own
+		}
+		return nil
+	}})
+	eventuallyDone(t, add(t, q, payOrder7))
+	assert.ErrorIs(t, <-decided, guard.ErrBusy)
+	assert.NoError(t, ended.next(t))
+	release()
+	eventuallyDone(t, add(t, q, payOrder7))
+	assert.Same(t, own, ended.next(t))
+	assert.Empty(t, decided)
 }

@@ -10,13 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
 
-// Keep is for how long Once keeps what was done.
-const Keep = time.Hour
-
-// withOnce is Once without options of its own.
-var withOnce = []guard.OnceOption{nil}
+// once is orders, done once.
+func once(opts ...guard.OnceOption) tasklock.Rule { return orders().Once(time.Hour, opts...) }
 
 // onceGuard is newGuard, for keys whose records go when the test ends.
 func onceGuard(t *testing.T) *guard.Guard {
@@ -35,7 +33,7 @@ func onceGuard(t *testing.T) *guard.Guard {
 func onceDone(t *testing.T, q Queue) {
 	ended, own := newEnds(), errors.New("own")
 	var runs atomic.Int64
-	q.Serve(t, Setup{Guard: onceGuard(t), Once: withOnce, Seen: ended.seen, Work: func(ctx context.Context) error {
+	q.Serve(t, Setup{Guard: onceGuard(t), Rule: once(), Seen: ended.seen, Work: func(ctx context.Context) error {
 		_, ok := guard.Interrupted(ctx)
 		assert.False(t, ok, "a failure is no crash")
 		if runs.Add(1) == 1 {
@@ -43,15 +41,15 @@ func onceDone(t *testing.T, q Queue) {
 		}
 		return nil
 	}})
-	eventuallyDone(t, q.Add(t, payOrder7))
+	eventuallyDone(t, add(t, q, payOrder7))
 	assert.Same(t, own, ended.next(t))
 	assert.NoError(t, ended.next(t))
 	for range 3 {
-		assert.Zero(t, eventuallyDone(t, q.Add(t, payOrder7)).Failures)
+		assert.Zero(t, eventuallyDone(t, add(t, q, payOrder7)).Failures)
 		assert.NoError(t, ended.next(t))
 	}
 	assert.EqualValues(t, 2, runs.Load())
-	eventuallyDone(t, q.Add(t, `{"order_id":8}`))
+	eventuallyDone(t, add(t, q, `{"order_id":8}`))
 	assert.EqualValues(t, 3, runs.Load())
 }
 
@@ -60,7 +58,7 @@ func onceLate(t *testing.T, q Queue) {
 	ended := newEnds()
 	var runs atomic.Int64
 	q.Serve(t, Setup{
-		Guard: onceGuard(t), Once: []guard.OnceOption{guard.AtMostOnce()}, Seen: ended.seen,
+		Guard: onceGuard(t), Rule: once(guard.AtMostOnce()), Seen: ended.seen,
 		Around: func(ctx context.Context) context.Context {
 			ctx, cancel := context.WithCancel(ctx)
 			return context.WithValue(ctx, cancelKey{}, cancel)
@@ -73,7 +71,7 @@ func onceLate(t *testing.T, q Queue) {
 		},
 	})
 	for range 2 {
-		eventuallyDone(t, q.Add(t, payOrder7))
+		eventuallyDone(t, add(t, q, payOrder7))
 		assert.NoError(t, ended.next(t))
 	}
 	assert.EqualValues(t, 1, runs.Load())
@@ -87,7 +85,7 @@ func onceInProgress(t *testing.T, q Queue) {
 	var runs atomic.Int64
 	for range 2 {
 		q.Serve(t, Setup{
-			Guard: g, Options: []guard.LockOption{guard.NoWait()}, Once: withOnce, Seen: ended.seen,
+			Guard: g, Rule: orders(guard.NoWait()).Once(time.Hour), Seen: ended.seen,
 			Work: func(context.Context) error {
 				if runs.Add(1) == 1 {
 					close(begun)
@@ -97,10 +95,10 @@ func onceInProgress(t *testing.T, q Queue) {
 			},
 		})
 	}
-	first := q.Add(t, payOrder7)
+	first := add(t, q, payOrder7)
 	<-begun
 	// The worker that is busy with the first may read one ahead, which waits with it. Another worker gets the other.
-	second, third := q.Add(t, payOrder7), q.Add(t, payOrder7)
+	second, third := add(t, q, payOrder7), add(t, q, payOrder7)
 	_ = ended.nextBusy(t)
 	close(end)
 	for _, state := range []func() State{first, second, third} {
@@ -111,7 +109,7 @@ func onceInProgress(t *testing.T, q Queue) {
 
 func onceCrash(t *testing.T, q Queue) {
 	var runs atomic.Int64
-	q.Serve(t, Setup{Guard: onceGuard(t), Once: withOnce, Seen: newEnds().seen, Work: func(ctx context.Context) error {
+	q.Serve(t, Setup{Guard: onceGuard(t), Rule: once(), Seen: newEnds().seen, Work: func(ctx context.Context) error {
 		if runs.Add(1) == 1 {
 			panic("boom")
 		}
@@ -119,8 +117,8 @@ func onceCrash(t *testing.T, q Queue) {
 		assert.True(t, ok)
 		return nil
 	}})
-	eventuallyDone(t, q.Add(t, payOrder7))
-	eventuallyDone(t, q.Add(t, payOrder7))
+	eventuallyDone(t, add(t, q, payOrder7))
+	eventuallyDone(t, add(t, q, payOrder7))
 	assert.EqualValues(t, 2, runs.Load())
 }
 
@@ -128,13 +126,13 @@ func onceCrash(t *testing.T, q Queue) {
 func atMostOnce(t *testing.T, q Queue) {
 	g, ended := onceGuard(t), newEnds()
 	var runs atomic.Int64
-	q.Serve(t, Setup{Guard: g, Once: []guard.OnceOption{guard.AtMostOnce()}, Seen: ended.seen, Work: func(context.Context) error {
+	q.Serve(t, Setup{Guard: g, Rule: once(guard.AtMostOnce()), Seen: ended.seen, Work: func(context.Context) error {
 		if runs.Add(1) == 1 {
 			panic("boom")
 		}
 		return nil
 	}})
-	state := q.Add(t, payOrder7)
+	state := add(t, q, payOrder7)
 	assert.ErrorIs(t, ended.next(t), guard.ErrUnknownOutcome)
 	eventuallyGivenUp(t, state)
 	assert.EqualValues(t, 1, runs.Load())
@@ -142,7 +140,7 @@ func atMostOnce(t *testing.T, q Queue) {
 	forgot, err := g.Forget(t.Context(), guard.Key("order:7"))
 	assert.NoError(t, err)
 	assert.True(t, forgot)
-	eventuallyDone(t, q.Add(t, payOrder7))
+	eventuallyDone(t, add(t, q, payOrder7))
 	assert.EqualValues(t, 2, runs.Load())
 }
 
@@ -151,21 +149,16 @@ func onceOtherInput(t *testing.T, q Queue) {
 	var runs atomic.Int64
 	// Options that would let all inputs, or no record, pass do not count.
 	opts := []guard.OnceOption{guard.Fingerprint(), guard.MaxResult(1), guard.Encoding(nowhere, func([]byte, any) error { return errNowhere })}
-	q.Serve(t, Setup{Guard: onceGuard(t), Once: opts, Seen: ended.seen, Work: func(context.Context) error { runs.Add(1); return nil }})
-	eventuallyDone(t, q.Add(t, payOrder7))
+	q.Serve(t, Setup{Guard: onceGuard(t), Rule: once(opts...), Seen: ended.seen, Work: func(context.Context) error { runs.Add(1); return nil }})
+	eventuallyDone(t, add(t, q, payOrder7))
 	assert.NoError(t, ended.next(t))
-	other := q.Add(t, `{"order_id":7,"amount":2}`)
+	other := add(t, q, `{"order_id":7,"amount":2}`)
 	assert.ErrorIs(t, ended.next(t), guard.ErrOtherInput)
 	eventuallyGivenUp(t, other)
-	eventuallyDone(t, q.Add(t, payOrder7))
+	eventuallyDone(t, add(t, q, payOrder7))
 	assert.EqualValues(t, 1, runs.Load())
 }
 
 var errNowhere = errors.New("is written nowhere")
 
 func nowhere(any) ([]byte, error) { return nil, errNowhere }
-
-func eventuallyGivenUp(t *testing.T, state func() State) {
-	t.Helper()
-	eventually(t, state, func(s State) bool { return s.GivenUp }, "it is not given up")
-}

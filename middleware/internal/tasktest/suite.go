@@ -12,19 +12,23 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
 
 // Setup is what a server of tasks is made with: the adapter around a handler.
 type Setup struct {
-	Guard    *guard.Guard
-	Options  []guard.LockOption
-	Unlocked bool
-	Once     []guard.OnceOption              // for an hour; nil: without Once
-	Work     func(ctx context.Context) error // what the handler does
-	Seen     func(error)                     // gets what the adapter returned, after each run
+	Guard *guard.Guard
+	Rule  tasklock.Rule
+	Work  func(ctx context.Context) error // what the handler does
+	Seen  func(error)                     // gets what the adapter returned, after each run
 
 	// Around gives the context that the adapter gets, of that of the framework; nil for that one.
 	Around func(ctx context.Context) context.Context
+}
+
+// orders is the Rule of most tests. It was made for no queue: a Rule moves from one to another.
+func orders(opts ...guard.LockOption) tasklock.Rule {
+	return tasklock.New("tasktest", 0).Lock("order:{order_id}", opts)
 }
 
 // Context is what the adapter gets for a task of ctx.
@@ -34,9 +38,6 @@ func (s Setup) Context(ctx context.Context) context.Context {
 	}
 	return s.Around(ctx)
 }
-
-// Template is that of the key.
-const Template = "order:{order_id}"
 
 // State is what a framework says of a task.
 type State struct {
@@ -49,8 +50,8 @@ type State struct {
 type Queue interface {
 	// Serve has one more process work on the tasks, until the test ends.
 	Serve(t *testing.T, s Setup)
-	// Add adds a task with a payload in JSON.
-	Add(t *testing.T, payload string) (state func() State)
+	// Add adds a task with a payload in JSON and one header.
+	Add(t *testing.T, payload, header, value string) (state func() State)
 }
 
 // Suite is the suite that every adapter for tasks passes. newQueue makes a queue of its own for
@@ -59,7 +60,10 @@ func Suite(t *testing.T, newQueue func(t *testing.T) Queue) {
 	for name, test := range map[string]func(*testing.T, Queue){
 		"one at a time":                      exclusion,
 		"keys":                               keys,
+		"words":                              words,
 		"busy":                               busy,
+		"busy: dropped":                      dropped,
+		"busy: given up":                     givenUp,
 		"over its limit":                     limit,
 		"lost":                               lost,
 		"without Redis":                      outage,
@@ -68,6 +72,7 @@ func Suite(t *testing.T, newQueue func(t *testing.T) Queue) {
 		"panics":                             panics,
 		"skipped":                            skipped,
 		"the handler's error unchanged":      ownError,
+		"guard's error changed":              onError,
 		"once: what is done is acknowledged": onceDone,
 		"once: in progress is busy":          onceInProgress,
 		"once: done too late is done":        onceLate,
@@ -93,11 +98,21 @@ const patience = 30 * time.Second
 
 const payOrder7 = `{"order_id":7}`
 
+func add(t *testing.T, q Queue, payload string) (state func() State) {
+	t.Helper()
+	return q.Add(t, payload, "tenant", "acme")
+}
+
 func eventually(t *testing.T, state func() State, want func(State) bool, says string) State {
 	t.Helper()
 	var got State
 	require.Eventually(t, func() bool { got = state(); return want(got) }, patience, 10*time.Millisecond, says)
 	return got
+}
+
+func eventuallyGivenUp(t *testing.T, state func() State) {
+	t.Helper()
+	eventually(t, state, func(s State) bool { return s.GivenUp }, "it is not given up")
 }
 
 func eventuallyDone(t *testing.T, state func() State) State {

@@ -1,4 +1,4 @@
-package jsonfield
+package tasklock
 
 import (
 	"bytes"
@@ -8,29 +8,37 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
 var (
-	errNoObject   = keytemplate.Invalid("not in a JSON object")
-	errNoText     = keytemplate.Invalid("neither a string, an integer nor a bool")
-	errTwice      = keytemplate.Invalid("there twice: names that differ in case only are one to encoding/json")
-	errNotUTF8    = keytemplate.Invalid("not UTF-8")
-	errNoFraction = keytemplate.Invalid("a number, but not an integer")
+	errNoObject   = locking.Invalid("not in a JSON object")
+	errNoText     = locking.Invalid("neither a string, an integer nor a bool")
+	errTwice      = locking.Invalid("there twice: names that differ in case only are one to encoding/json")
+	errNotUTF8    = locking.Invalid("not UTF-8")
+	errNoFraction = locking.Invalid("a number, but not an integer")
 )
 
-// Bind makes the placeholder {a.b} for sources whose payload payload gives.
-func Bind[S any](payload func(S) []byte) keytemplate.Bind[S] {
-	return func(path string) (keytemplate.Extract[S], error) {
-		fields := strings.Split(path, ".")
-		if slices.Contains(fields, "") {
-			return nil, fmt.Errorf("%q is not the path of a field", path)
-		}
-		return func(src S) (string, error) { return find(payload(src), fields) }, nil
+// Field returns the text of the field of a JSON object that a template names by path. It returns "" if there is none
+// that a key can be made of.
+func Field(object []byte, path string) string {
+	fields, err := fieldsOf(path)
+	if err != nil {
+		return ""
 	}
+	value, _ := find(object, fields)
+	return value
 }
 
-// find gives the text of the value at path, "" if there is none.
+func fieldsOf(path string) ([]string, error) {
+	fields := strings.Split(path, ".")
+	if slices.Contains(fields, "") {
+		return nil, fmt.Errorf("%q is not the path of a field", path)
+	}
+	return fields, nil
+}
+
+// find returns the text of the value at path, as encoding/json finds it for a struct, "" if there is none.
 func find(payload []byte, path []string) (string, error) {
 	if !json.Valid(payload) {
 		return "", errNoObject

@@ -1,7 +1,8 @@
-package jsonfield_test
+package tasklock_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -12,18 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/middleware/internal/jsonfield"
-	"github.com/redlatch/redlatch/middleware/internal/keytemplate"
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
-
-var fields = keytemplate.Grammar[[]byte]{Bare: jsonfield.Bind(func(payload []byte) []byte { return payload })}
 
 // keyOf makes the key function of a template.
 func keyOf(tb testing.TB, template string) func(payload []byte) (string, error) {
 	tb.Helper()
-	parsed, err := keytemplate.Parse(template, fields)
+	key, err := tasklock.New("guardtasks", 0).ParseKey(template)
 	require.NoError(tb, err)
-	return parsed.Key
+	return func(payload []byte) (string, error) {
+		return key(context.Background(), tasklock.Task{Payload: payload})
+	}
 }
 
 const payload = `{
@@ -32,7 +33,7 @@ const payload = `{
 	"empty": "", "null": null, "list": [1], "fraction": 1.0, "exponent": 1e3, "zero": -0, "bytes": "` + "\xff" + `"
 }`
 
-func TestJSONField_KeysOfPayloads(t *testing.T) {
+func TestField_KeysOfPayloads(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
 		"order:{order_id}":       "order:42",
@@ -48,7 +49,7 @@ func TestJSONField_KeysOfPayloads(t *testing.T) {
 	}
 }
 
-func TestJSONField_UnusablePayloads(t *testing.T) {
+func TestField_UnusablePayloads(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
 		"{other}":    "placeholder {other}: missing or empty",
@@ -78,7 +79,7 @@ func TestJSONField_UnusablePayloads(t *testing.T) {
 	assertUnusable(t, err, "a long one")
 }
 
-func TestJSONField_SingleDigits(t *testing.T) {
+func TestField_SingleDigits(t *testing.T) {
 	t.Parallel()
 	for _, digit := range []string{"0", "9", "-1"} {
 		got, err := keyOf(t, "{n}")([]byte(`{"n": ` + digit + ` }`))
@@ -87,11 +88,12 @@ func TestJSONField_SingleDigits(t *testing.T) {
 	}
 }
 
-func TestJSONField_PathsHaveNoEmptyNames(t *testing.T) {
+func TestField_PathsHaveNoEmptyNames(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"a..b", ".a", "a."} {
-		_, err := keytemplate.Parse("{"+path+"}", fields)
-		assert.ErrorContains(t, err, `"`+path+`" is not the path of a field`)
+		_, err := tasklock.New("guardtasks", 0).ParseKey("{" + path + "}")
+		assert.ErrorContains(t, err, `column 2: "`+path+`" is not the path of a field`)
+		assert.Empty(t, tasklock.Field([]byte(payload), path))
 	}
 }
 
@@ -99,14 +101,14 @@ func TestJSONField_PathsHaveNoEmptyNames(t *testing.T) {
 func assertUnusable(t *testing.T, err error, of string) {
 	t.Helper()
 	assert.ErrorIs(t, err, guard.ErrKey, of)
-	value := keytemplate.ValueErrorIn(err)
+	value := locking.ValueErrorIn(err)
 	if assert.NotNil(t, value, of) {
 		assert.False(t, value.Unfit, of)
 	}
 }
 
 // What a handler reads into a struct is what is locked.
-func TestJSONField_KeysAreReadAsAHandlerReadsThem(t *testing.T) {
+func TestField_KeysAreReadAsAHandlerReadsThem(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, "{order_id}:{customer.task}")
 	for payload, want := range map[string]string{
@@ -132,7 +134,7 @@ func TestJSONField_KeysAreReadAsAHandlerReadsThem(t *testing.T) {
 
 // A payload with two names that a handler takes for one must not lock the one and have the
 // other worked on.
-func TestJSONField_FieldsThatAreThereTwiceAreRefused(t *testing.T) {
+func TestField_FieldsThatAreThereTwiceAreRefused(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, "{order_id}:{customer.task}")
 	for _, payload := range []string{

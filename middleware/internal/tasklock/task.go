@@ -1,0 +1,102 @@
+package tasklock
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redlatch/redlatch/middleware/internal/locking"
+)
+
+// Task is what a key function, a condition and Once see of a task, whichever queue it came from. A field is empty if the
+// task did not come from a server of the queue, as in a test.
+type Task struct {
+	// Kind is the type of an asynq task and the kind of a River job. It is the metadata "name" of a watermill message, which
+	// watermill's package cqrs writes, or else the topic. With Once, it is a part of the input.
+	Kind string
+	// ID is the same each time that the task is delivered.
+	ID string
+	// Queue is the queue of an asynq task or a River job, and the topic of a watermill message.
+	Queue string
+	// Payload is the payload of an asynq task or a watermill message, and the encoded arguments of a River job.
+	Payload []byte
+	// Header returns a header of an asynq task or the metadata of a watermill message, in the spelling it was given; and
+	// a field of the metadata of a River job, as {field} is one of the payload. It returns "" if there is none.
+	Header func(name string) string
+	// Native is the *asynq.Task, *rivertype.JobRow or *message.Message itself.
+	Native any
+}
+
+// call is what the placeholders of a key are read from.
+type call struct {
+	ctx  context.Context //nolint:containedctx // lives for one call
+	task Task
+}
+
+// words are the placeholders of all queues.
+var words = locking.Grammar[*call]{
+	Kinds: map[string]locking.Bind[*call]{
+		"task": bindTask, "header": bindHeader,
+		"job": bindRenamed("job"), "message": bindRenamed("message"),
+		"metadata": func(name string) (locking.Extract[*call], error) {
+			return nil, renamedError("metadata:"+name, "header:"+name)
+		},
+	},
+	Bare: bindField,
+}
+
+// renamed are words that one queue only had.
+var renamed = map[string]string{
+	"task:type": "task:kind",
+	"job:kind":  "task:kind", "job:id": "task:id", "job:queue": "task:queue",
+	"message:uuid": "task:id", "message:topic": "task:queue",
+}
+
+func renamedError(word, now string) error { return fmt.Errorf("{%s} is now {%s}", word, now) }
+
+func bindRenamed(kind string) locking.Bind[*call] {
+	return func(name string) (locking.Extract[*call], error) {
+		if now, ok := renamed[kind+":"+name]; ok {
+			return nil, renamedError(kind+":"+name, now)
+		}
+		return nil, fmt.Errorf("no placeholder is of the kind %q", kind)
+	}
+}
+
+var errNoQueue = locking.Unfit("the task did not come from a server of its queue")
+
+func bindTask(name string) (locking.Extract[*call], error) {
+	var word func(t *Task) string
+	switch name {
+	case "kind":
+		word = func(t *Task) string { return t.Kind }
+	case "id":
+		word = func(t *Task) string { return t.ID }
+	case "queue":
+		word = func(t *Task) string { return t.Queue }
+	case "type":
+		return bindRenamed("task")(name)
+	default:
+		return nil, fmt.Errorf("%q is none of kind, id, queue", name)
+	}
+	return func(c *call) (string, error) {
+		value := word(&c.task)
+		if value == "" {
+			return "", errNoQueue
+		}
+		return value, nil
+	}, nil
+}
+
+func bindHeader(name string) (locking.Extract[*call], error) {
+	return func(c *call) (string, error) {
+		if c.task.Header == nil {
+			return "", nil
+		}
+		return c.task.Header(name), nil
+	}, nil
+}
+
+func bindField(path string) (locking.Extract[*call], error) {
+	fields, err := fieldsOf(path)
+	return func(c *call) (string, error) { return find(c.task.Payload, fields) }, err
+}
