@@ -94,8 +94,11 @@ func TestView_OrdersOfTheList(t *testing.T) {
 	t.Parallel()
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	rows := []row{
-		{Key: "a", since: at(3)}, {Key: "b", since: at(1)}, {Key: "c", since: at(3), Here: 1},
-		{Key: "d", since: at(3), Waiting: 1}, {Key: "e", since: at(2), Waiting: 2},
+		{Key: "a", since: at(3)},
+		{Key: "b", since: at(1)},
+		{Key: "c", since: at(3), Here: 1},
+		{Key: "d", since: at(3), Waiting: 1},
+		{Key: "e", since: at(2), Waiting: 2},
 	}
 	for sort, want := range map[string]string{"waiting": "edcba", "held": "beacd", "key": "abcde"} {
 		search{sort: sort}.sorted(rows)
