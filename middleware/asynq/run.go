@@ -37,11 +37,15 @@ func process(ctx context.Context, l *tasklock.Locker, name string, t *asynq.Task
 	id, _ := asynq.GetTaskID(ctx)
 	queue, _ := asynq.GetQueueName(ctx)
 	header := func(name string) string { return t.Headers()[name] }
-	left := &result{task: t}
 	task := Task{Kind: t.Type(), ID: id, Queue: queue, Payload: t.Payload(), Header: header, Native: t}
-	w := &tasklock.Work{Task: task, Name: name, Result: left.encoding(), Do: func(ctx context.Context) error {
+	w := &tasklock.Work{Task: task, Name: name, Do: func(ctx context.Context) error { return next.ProcessTask(ctx, t) }}
+	if !l.IsOnce() {
+		return l.Process(ctx, w, func(ctx context.Context, w *tasklock.Work) (own, err error) { return run(ctx, l, w) }, settle)
+	}
+	left := &result{task: t}
+	w.Result, w.Do = left.encoding(), func(ctx context.Context) error {
 		return next.ProcessTask(context.WithValue(ctx, resultKey{}, left), t)
-	}}
+	}
 	return l.Process(ctx, w, func(ctx context.Context, w *tasklock.Work) (own, err error) {
 		if own, err = run(ctx, l, w); own == nil && err == nil {
 			own = left.again()

@@ -67,6 +67,9 @@ var nothing = guard.Encoding(
 	func(any) ([]byte, error) { return nil, nil },
 	func([]byte, any) error { return nil })
 
+// IsOnce says whether the Rule has Once.
+func (l *Locker) IsOnce() bool { return l.rule.locks.IsOnce() }
+
 // WaitsOn says whether a task whose lock stays busy is to be tried again.
 func (l *Locker) WaitsOn() bool { return l.rule.onBusy == Retry }
 
