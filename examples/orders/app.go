@@ -55,7 +55,7 @@ func (a *app) start(ctx context.Context, redisURL string, stderr io.Writer) (err
 			return err
 		}
 		a.stops = append(a.stops, a.guard.Shutdown)
-		locks, guarding = guarded(a.guard), "guarded by locks"
+		locks, guarding = guarded(a.guard), "guarded by locks" //nolint:contextcheck // requests bring theirs
 	}
 	a.shop = newShop(a.opts.orders, a.opts.latency, locks)
 	if a.queue, err = startQueue(a.redis, a.opts.workers, a.shop, a.tally.taskRan); err != nil {
