@@ -62,7 +62,7 @@ func restart(ctx context.Context, b *bench, on *stage.Stage, servers []*redistes
 	for _, s := range servers {
 		s.Kill()
 	}
-	err = errors.Join(err, rest(ctx, b.long(isDown+rand.N(isDown)))) //nolint:gosec // no secret
+	err = errors.Join(err, rest(ctx, b.long(isDown+rand.N(isDown))))
 	down, back := time.Now(), make([]time.Time, len(servers))
 	var all sync.WaitGroup
 	for i, s := range servers {

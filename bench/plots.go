@@ -39,7 +39,7 @@ func save(p *plot.Plot, path string) error {
 	if _, err := c.WriteTo(&svg); err != nil {
 		return err
 	}
-	return os.WriteFile(path, bytes.ReplaceAll(svg.Bytes(), []byte(family), []byte(family+fallback)), 0o644) //nolint:gosec // public
+	return os.WriteFile(path, bytes.ReplaceAll(svg.Bytes(), []byte(family), []byte(family+fallback)), 0o644)
 }
 
 // plots are the pictures of a run.

@@ -238,7 +238,7 @@ func TestLimit_OwnReleaseInFlightIsNotBusy(t *testing.T) {
 	for _, limit := range []int{1, 2, 3} {
 		bubble(t, func(t *testing.T, g *env) {
 			var mu sync.Mutex
-			rnd := rand.New(rand.NewPCG(1, uint64(limit))) //nolint:gosec // each time the same
+			rnd := rand.New(rand.NewPCG(1, uint64(limit)))
 			pause := func() {
 				mu.Lock()
 				d := time.Duration(rnd.IntN(4)) * 500 * time.Microsecond

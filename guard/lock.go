@@ -327,7 +327,7 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyError {
 	e := &BusyError{
 		Name: c.lock.Name, Key: c.lock.Key, Holder: w.Holder, Limit: w.Limit, Err: cause,
-		RetryAfter: time.Second + rand.N(time.Second), //nolint:gosec // jitter
+		RetryAfter: time.Second + rand.N(time.Second),
 	}
 	if c.wait > 0 {
 		e.Waited = clock.Now().Sub(since)

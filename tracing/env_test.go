@@ -174,7 +174,7 @@ func (r *env) points(t *testing.T) map[string][]point {
 		case metricdata.Gauge[float64]:
 		case metricdata.Histogram[float64]:
 			for _, p := range data.DataPoints {
-				out[m.Name] = append(out[m.Name], point{attributesOf(p.Attributes.ToSlice()), int64(p.Count)}) //nolint:gosec // few
+				out[m.Name] = append(out[m.Name], point{attributesOf(p.Attributes.ToSlice()), int64(p.Count)})
 			}
 		default:
 			t.Errorf("%s is a %T", m.Name, data)

@@ -103,7 +103,7 @@ func (o *observer) HoldStart(ctx context.Context, l guard.Lock, started guard.Ho
 	}
 	if h.span.IsRecording() {
 		h.span.SetAttributes(append(o.ownAttributes(ctx, l),
-			attrFence.Int64(int64(started.Fence)))...) //nolint:gosec // below 2^53
+			attrFence.Int64(int64(started.Fence)))...)
 		if sc := h.span.SpanContext(); sc.IsSampled() && !o.withoutLinks {
 			h.mark = o.blockers.hold(l.Key, sc)
 		}

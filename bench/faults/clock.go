@@ -33,13 +33,13 @@ func ownClocks(dir string) error {
 	_, here, _, _ := runtime.Caller(0)
 	source := filepath.Join(filepath.Dir(here), "../../guard/internal/chaos/testdata/clock.c")
 	library, wrapper := filepath.Join(dir, "clock.so"), filepath.Join(dir, "redis-server")
-	//nolint:gosec // it is a source of this repository
+
 	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O2", "-o", library, source).CombinedOutput(); err != nil {
 		return fmt.Errorf("cc: %w: %s", err, out)
 	}
 	text := fmt.Sprintf(clockWrapper, server, library, clockFile)
 	return errors.Join(
-		os.WriteFile(wrapper, []byte(text), 0o700), //nolint:gosec // it is run
+		os.WriteFile(wrapper, []byte(text), 0o700),
 		os.Setenv(serverVariable, wrapper),
 	)
 }
@@ -47,7 +47,7 @@ func ownClocks(dir string) error {
 // setClock moves the wall clock of the server that has its data in dir, this far from the
 // machine's.
 func setClock(dir string, ahead time.Duration) error {
-	text := binary.NativeEndian.AppendUint64(nil, uint64(ahead)) //nolint:gosec // the sign comes along
+	text := binary.NativeEndian.AppendUint64(nil, uint64(ahead))
 	f, err := os.OpenFile(filepath.Join(dir, clockFile), os.O_WRONLY, 0)
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func (s *Store) lead(l *memoryLock, self string, at time.Time) {
 
 // take lets a claim in.
 func (l *memoryLock) take(c guardstore.Claim, ttl time.Duration, at time.Time) {
-	clock := uint64(at.UnixMicro()) //nolint:gosec // after 1970
+	clock := uint64(at.UnixMicro())
 	fence := max(clock, l.high+1, c.FenceAbove+1)
 	l.high = fence
 	l.holders = append(l.holders, &memoryHolder{
@@ -88,7 +88,7 @@ func (l *memoryLock) join(c guardstore.Claim, at time.Time) {
 	}
 	l.leave(owner)
 	if place == 0 {
-		place = uint64(at.UnixMicro()) //nolint:gosec // after 1970
+		place = uint64(at.UnixMicro())
 		if n := len(l.queue); n > 0 {
 			place = max(place, l.queue[n-1].place+1)
 		}

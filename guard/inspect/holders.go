@@ -67,4 +67,4 @@ func parseHolders(key string, fields map[string]string, left int64, at time.Time
 }
 
 // micros is a time in µs, below 2^53.
-func micros(n uint64) time.Time { return time.UnixMicro(int64(n)) } //nolint:gosec // see above
+func micros(n uint64) time.Time { return time.UnixMicro(int64(n)) }

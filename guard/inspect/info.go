@@ -57,7 +57,7 @@ func parseLook(key string, reply any) (Info, error) {
 	queued, _ := list[6].(int64)
 	waiting, _ := list[7].([]any)
 
-	info := Info{Key: key, Now: time.Unix(int64(seconds), int64(micros)*1000), Queued: int(queued)} //nolint:gosec // below 2^53
+	info := Info{Key: key, Now: time.Unix(int64(seconds), int64(micros)*1000), Queued: int(queued)}
 	info.LastFence = whole(last)
 	switch kind {
 	case "none":
@@ -87,10 +87,10 @@ func parseWaiting(list []any) []Waiter {
 		owner, _ := list[i].(string)
 		place := whole(list[i+1])
 		asked, _ := list[i+2].(string)
-		w := Waiter{Since: time.UnixMicro(int64(place)), Limit: limitOf(owner)} //nolint:gosec // below 2^53
+		w := Waiter{Since: time.UnixMicro(int64(place)), Limit: limitOf(owner)}
 		w.Instance, _ = instanceOf(owner)
 		if at := whole(strings.TrimSuffix(asked, "-")); at > 0 { // after it, whether it has a subscription
-			w.Asked = time.UnixMicro(int64(at)) //nolint:gosec // below 2^53
+			w.Asked = time.UnixMicro(int64(at))
 		}
 		waiting = append(waiting, w)
 	}

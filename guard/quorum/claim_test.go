@@ -98,7 +98,7 @@ func TestClaim_IsForgottenWhenItIsOver(t *testing.T) {
 
 // The fences of the servers are near each other or not, and ahead of their clocks or not.
 func TestFence_IsTheHighestAndAMajorityKnowsIt(t *testing.T) {
-	apart := uint64(leaseTTL.Microseconds()) / 2 //nolint:gosec // not negative
+	apart := uint64(leaseTTL.Microseconds()) / 2
 	for name, c := range map[string]struct {
 		fences [3]uint64
 		ahead  [3]bool

@@ -100,7 +100,7 @@ func newFakeQuorum(t *testing.T, n int, all bool) *fakeQuorum {
 	servers := make([]server, n)
 	for i := range servers {
 		f := &fake{
-			tb: t, seq: &s.seq, last: uint64(100 * (i + 1)), //nolint:gosec // small
+			tb: t, seq: &s.seq, last: uint64(100 * (i + 1)),
 			before: map[string]func(context.Context) error{}, finished: map[string]bool{}, id: fmt.Sprint("server ", i),
 		}
 		s.nodes, servers[i] = append(s.nodes, f), f

@@ -65,7 +65,7 @@ func TestRenew_OfABatch(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.each(func(f *fake) {
 			f.acquire = func(c guardstore.Claim) claimReply {
-				return claimReply{Status: guardstore.ClaimHeld, Fence: uint64(len(c.Key))} //nolint:gosec // small
+				return claimReply{Status: guardstore.ClaimHeld, Fence: uint64(len(c.Key))}
 			}
 			f.renew = func(g guardstore.Grant) renewReply {
 				return renewReply{Held: g.Key != "lost" && g.Owner != "unknown-1"}

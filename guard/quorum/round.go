@@ -187,7 +187,7 @@ func (r *round) wasRevoked() bool {
 // fence that is higher than its server's clock does not show how slow that clock is.
 func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	r.mu.Lock()
-	fences, apart := make([]uint64, 0, len(r.votes)), uint64(r.claim.TTL.Microseconds())/2 //nolint:gosec // not negative
+	fences, apart := make([]uint64, 0, len(r.votes)), uint64(r.claim.TTL.Microseconds())/2
 	for _, v := range r.votes {
 		if v.fence > 0 {
 			fences = append(fences, v.fence)

@@ -260,7 +260,7 @@ func (s *Store) acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 		if free < 0 || n == mostRounds {
 			return reply, err
 		}
-		time.Sleep(rand.N(splitRest)) //nolint:gosec // jitter: others try, too
+		time.Sleep(rand.N(splitRest))
 	}
 }
 

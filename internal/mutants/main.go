@@ -107,7 +107,7 @@ func choose(ids []string) (chosen []int, err error) {
 		}
 	}
 	if *sample > 0 && *sample < len(chosen) {
-		r := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // a sample
+		r := rand.New(rand.NewPCG(*seed, 0))
 		r.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 		chosen = chosen[:*sample]
 		slices.Sort(chosen)

@@ -64,7 +64,7 @@ func (t *tree) program(ctx context.Context, pkg string) (path string, err error)
 func (t *tree) writeProgram(path string, program []byte) error {
 	t.starting.Lock()
 	defer t.starting.Unlock()
-	return os.WriteFile(path, program, 0o700) //nolint:gosec // it is run
+	return os.WriteFile(path, program, 0o700)
 }
 
 var (

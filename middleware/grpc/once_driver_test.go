@@ -73,7 +73,7 @@ func TestShopProcess(t *testing.T) {
 	overGRPC, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	rule := guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(time.Hour, once...)
-	go func() { _ = http.Serve(overHTTP, guardhttp.Middleware(g, rule)(till)) }() //nolint:gosec // it ends with the process
+	go func() { _ = http.Serve(overHTTP, guardhttp.Middleware(g, rule)(till)) }()
 	server := grpc.NewServer(grpc.UnaryInterceptor(guardgrpc.Unary(g, guardgrpc.Methods{
 		pay: guardgrpc.Lock("pay:{metadata:x-tenant}:{metadata:idempotency-key}").Once(time.Hour, once...),
 	})))

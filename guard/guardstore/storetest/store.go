@@ -172,7 +172,7 @@ func (s *storeTest) fences() {
 func (s *storeTest) fenceAhead() {
 	plain, err := s.store.Acquire(s.Context(), guardstore.Claim{Key: s.key + ":plain", Owner: "p", TTL: contractTTL})
 	s.check(err == nil && plain.Status == guardstore.ClaimHeld && !plain.FenceAhead, "of the clock: %+v, %v", plain, err)
-	floor := uint64(time.Now().Add(time.Hour).UnixMicro()) //nolint:gosec // after 1970
+	floor := uint64(time.Now().Add(time.Hour).UnixMicro())
 	ahead := guardstore.Claim{Key: s.key, Owner: "a", TTL: 100 * time.Millisecond, FenceAbove: floor}
 	first, err := s.store.Acquire(s.Context(), ahead)
 	s.check(err == nil && first.Status == guardstore.ClaimHeld && first.Fence > floor && first.FenceAhead, "above %d: %+v, %v", floor, first, err)

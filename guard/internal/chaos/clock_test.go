@@ -53,7 +53,7 @@ func ownClocks(t *testing.T) (why string) {
 		return fmt.Sprintf("no C compiler: cc: %v: %s", err, out)
 	}
 	text := fmt.Sprintf(clockWrapper, server, library, clockFile)
-	require.NoError(t, os.WriteFile(wrapper, []byte(text), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(wrapper, []byte(text), 0o700))
 	t.Setenv(serverEnv, wrapper)
 	return ""
 }
@@ -257,7 +257,7 @@ func TestClock_FencesGrowWhereItIsSetBackUnderLoad(t *testing.T) {
 					assert.NoError(t, g.WithLock(t.Context(), guard.Keyf("%d", k%keys), func(ctx context.Context) error {
 						fence, _ := guard.Fence(ctx)
 						assert.Greater(t, fence, highest[k%keys].Swap(fence))
-						assert.Less(t, fence, uint64(time.Now().Add(time.Second).UnixMicro())) //nolint:gosec // after 1970
+						assert.Less(t, fence, uint64(time.Now().Add(time.Second).UnixMicro()))
 						holds[i].Add(1)
 						return nil
 					}))

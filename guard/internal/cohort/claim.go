@@ -154,7 +154,7 @@ func (cl *claim) run(ctx context.Context) {
 // pollAfter is how long to wait after signals that do not say acquireNow.
 func (cl *claim) pollAfter(s signal) time.Duration {
 	if s&mayHaveMissed != 0 {
-		return min(cl.pollInterval(), rand.N(resubscribedWait)) //nolint:gosec // jitter
+		return min(cl.pollInterval(), rand.N(resubscribedWait))
 	}
 	return cl.pollInterval()
 }
@@ -167,14 +167,14 @@ func (cl *claim) pollInterval() time.Duration {
 	}
 	switch {
 	case cl.ahead <= 1:
-		interval := pollFirst - rand.N(pollFirst/5) //nolint:gosec // jitter
+		interval := pollFirst - rand.N(pollFirst/5)
 		return min(interval, max(cl.remaining, 0)+pollSlack+rand.N(pollSlack))
 	case !cl.table.notifier.subscribed.Load():
 		return pollUnsubscribed
 	case cl.head != alive:
-		return min(usual, max(cl.remaining, 0)) + rand.N(pollFirst) //nolint:gosec // jitter
+		return min(usual, max(cl.remaining, 0)) + rand.N(pollFirst)
 	}
-	return usual + rand.N(usual*2/5) //nolint:gosec // jitter
+	return usual + rand.N(usual*2/5)
 }
 
 // acquire sends the claim. It returns false if the claim has ended.

@@ -28,7 +28,7 @@ func TestClaim_AMessageHasItAsk(t *testing.T) {
 	s := &store{}
 	s.OnAcquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
 		if n < 3 {
-			return busy(70+uint64(n), 5, time.Minute) //nolint:gosec // not negative
+			return busy(70+uint64(n), 5, time.Minute)
 		}
 		return held(firstMint)
 	}

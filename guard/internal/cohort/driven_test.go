@@ -376,7 +376,7 @@ func (d *drive) take(key string) {
 func driven(t *testing.T, seed uint64) {
 	t.Helper()
 	d := &drive{
-		store: guardtest.NewStore(), rnd: rand.New(rand.NewPCG(seed, 19)), //nolint:gosec // to be repeated
+		store: guardtest.NewStore(), rnd: rand.New(rand.NewPCG(seed, 19)),
 		held: map[string]int{}, lost: map[string]int{}, top: map[string]uint64{}, alone: map[string]uint64{}, inside: map[string][]*insider{},
 	}
 	keys := []string{"a", "b"}[:1+d.draw(2)]

@@ -175,7 +175,7 @@ func (c *cohort) mayHandOver(h *Hold) (next uint64, ok bool) {
 		return h.Fence, true
 	}
 	next = h.Fence + 1
-	return next, !g.FenceAhead && next <= g.Fence+uint64(max(age.Microseconds(), 0)) //nolint:gosec // not negative
+	return next, !g.FenceAhead && next <= g.Fence+uint64(max(age.Microseconds(), 0))
 }
 
 // removeGrant ends the use of a grant, which was handed out under a fence at last.

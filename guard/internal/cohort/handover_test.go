@@ -46,7 +46,7 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &store{}
 			s.OnAcquire = func(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-				r, err := held(uint64(n) * firstMint) //nolint:gosec // not negative
+				r, err := held(uint64(n) * firstMint)
 				r.FenceAhead = test.ahead
 				return r, err
 			}

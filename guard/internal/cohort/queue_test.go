@@ -408,7 +408,7 @@ func TestQueue_CallsKeepNothing(t *testing.T) {
 		if n%2 == 1 {
 			return busy(0, 0, time.Minute)
 		}
-		return held(uint64(n) * firstMint) //nolint:gosec // not negative
+		return held(uint64(n) * firstMint)
 	}
 	inBubble(t, s, func(b *rig) {
 		for range 10 {

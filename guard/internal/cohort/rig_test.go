@@ -64,7 +64,7 @@ func busy(place uint64, inFront int, remaining time.Duration) (guardstore.ClaimR
 
 // mint grants the key to each caller that asks.
 func mint(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-	return held(uint64(n) * firstMint) //nolint:gosec // not negative
+	return held(uint64(n) * firstMint)
 }
 
 // queued answers that somebody else has the lock, with so many in front.

@@ -408,7 +408,7 @@ func (p *play) args() (name string, keys []string, args []any) {
 	case gives:
 		how := ""
 		if !p.isPlain() {
-			how = p.text(p.command.fence) + " " + strconv.FormatInt(int64(modeltest.Bit(p.keep))*minHold.Milliseconds(), 10) + [...]string{" -", " t"}[modeltest.Bit(p.inDoubt)] //nolint:gosec // a bit
+			how = p.text(p.command.fence) + " " + strconv.FormatInt(int64(modeltest.Bit(p.keep))*minHold.Milliseconds(), 10) + [...]string{" -", " t"}[modeltest.Bit(p.inDoubt)]
 		}
 		return "release", modeltest.Keys, []any{prefix, self, how}
 	}

@@ -62,7 +62,7 @@ func limitOf(m mode) guardstore.Limit {
 	return [...]guardstore.Limit{exclusive: guardstore.Exclusive, two: 2, shared: guardstore.Unlimited}[m]
 }
 
-func (p *play) fenceIn(v uint8) uint64 { return uint64(p.fenceOf(v)) } //nolint:gosec // not negative
+func (p *play) fenceIn(v uint8) uint64 { return uint64(p.fenceOf(v)) }
 
 // sleepUntil lets time pass in the bubble.
 func sleepUntil(at int64) { time.Sleep(time.Until(time.UnixMicro(at))) }

@@ -202,7 +202,7 @@ func (s *state) claimsOf(o owner) []claim {
 
 // holder is the claim that is inside alone.
 func (s *state) holder() owner {
-	return owner(slices.IndexFunc(s.claims[:], func(c claim) bool { return c.holds })) //nolint:gosec // few
+	return owner(slices.IndexFunc(s.claims[:], func(c claim) bool { return c.holds }))
 }
 
 // inside is how many the hash has, and the strictest limit.

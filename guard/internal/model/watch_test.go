@@ -100,7 +100,7 @@ func (raw rawCall) canonical() call {
 	self := c.claims[raw.of]
 	others := slices.Delete(slices.Clone(c.claims[:]), int(raw.of), int(raw.of)+1)
 	kind := func(k known) uint64 {
-		flags := uint8(bits(k.marked, k.holds, k.lapsed, k.tombstone, k.outran, k.revoked)) //nolint:gosec // six bits
+		flags := uint8(bits(k.marked, k.holds, k.lapsed, k.tombstone, k.outran, k.revoked))
 		return modeltest.Pack(k.place, k.noted, uint8(k.mode), flags)
 	}
 	slices.SortFunc(others, func(a, b known) int { return cmp.Compare(kind(b), kind(a)) })

@@ -55,7 +55,7 @@ func TestBatchLoad_ManyCallersOfManyKeys(t *testing.T) {
 	var all sync.WaitGroup
 	for i, g := range guards {
 		for c := range callers {
-			rnd := rand.New(rand.NewPCG(uint64(i), uint64(c))) //nolint:gosec // to be repeated
+			rnd := rand.New(rand.NewPCG(uint64(i), uint64(c)))
 			all.Go(func() {
 				for range rounds {
 					key := fmt.Sprint("k", rnd.IntN(keys))

@@ -390,7 +390,7 @@ func TestBatch_AFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
 	onCrowdedStores(t, func(s crowdedStore) {
 		now, err := s.direct.Time(s.Context()).Result()
 		require.NoError(s, err)
-		highest := uint64(now.Add(ahead).UnixMicro()) //nolint:gosec // positive
+		highest := uint64(now.Add(ahead).UnixMicro())
 		require.NoError(s, s.direct.Do(s.Context(), "zadd", endedKey, highest, "@fence").Err())
 		lives := func() time.Duration { return s.direct.PTTL(s.Context(), endedKey).Val() }
 		for n := range 3 {

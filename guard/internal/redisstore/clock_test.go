@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
-func micros(t time.Time) uint64 { return uint64(t.UnixMicro()) } //nolint:gosec // after 1970
+func micros(t time.Time) uint64 { return uint64(t.UnixMicro()) }
 
 // process is one of several that share a server whose clock is set.
 type process struct {
@@ -76,7 +76,7 @@ func TestClock_FencesGrowAndStayNearTheClockWhateverItDoes(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			server := newSteppedServer(t)
-			rnd := rand.New(rand.NewPCG(seed, 19)) //nolint:gosec // a schedule
+			rnd := rand.New(rand.NewPCG(seed, 19))
 			all := []*process{newProcess(t, server, "a"), newProcess(t, server, "b"), newProcess(t, server, "c")}
 			heard, silence := map[*process]time.Duration{}, time.Duration(0)
 			hears := func(p *process) {
@@ -116,7 +116,7 @@ func TestClock_FencesGrowAndStayNearTheClockWhateverItDoes(t *testing.T) {
 				case n < 14 && holder != nil:
 					fence := reply.Fence
 					if passed := server.passed - since; !reply.FenceAhead && passed > 0 { // it was handed over
-						fence += uint64(rnd.Int64N(passed.Microseconds() + 1)) //nolint:gosec // positive
+						fence += uint64(rnd.Int64N(passed.Microseconds() + 1))
 					}
 					if server.client.HExists(t.Context(), lockKey, claim.Owner).Val() {
 						high = max(high, fence)

@@ -83,7 +83,7 @@ func parseRecorded(text string) (guardstore.ClaimReply, bool) {
 	if !ok1 || !ok2 || !ok3 || state == guardstore.RecordNone || length > uint64(len(rest)) {
 		return guardstore.ClaimReply{}, false
 	}
-	r := &guardstore.Record{State: state, Fence: fence, Age: time.Duration(age) * time.Microsecond, Holder: rest[:length]} //nolint:gosec // below 2^53
+	r := &guardstore.Record{State: state, Fence: fence, Age: time.Duration(age) * time.Microsecond, Holder: rest[:length]}
 	if state == guardstore.RecordDone {
 		r.Result = []byte(rest[length:])
 	}

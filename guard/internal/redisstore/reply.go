@@ -75,7 +75,7 @@ func parseBusy(rest string) (guardstore.ClaimReply, bool) {
 	}
 	return guardstore.ClaimReply{
 		Status: guardstore.ClaimBusy, Remaining: parseRemaining(remaining), Holder: words[5],
-		Ticket: place, Ahead: int(front), Done: words[4] == "1", Limit: guardstore.Limit(limit), //nolint:gosec // below 2^53
+		Ticket: place, Ahead: int(front), Done: words[4] == "1", Limit: guardstore.Limit(limit),
 	}, err == nil && ok1 && ok2 && ok3 && (words[4] == "0" || words[4] == "1")
 }
 

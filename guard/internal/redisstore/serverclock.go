@@ -41,9 +41,9 @@ func (r reading) after(now instant, up bool, part time.Duration) uint64 {
 	passed := now.Sub(r.when)
 	differ := max(passed, -passed) / part
 	if up {
-		return r.at + uint64((passed + differ).Microseconds()) + 1 //nolint:gosec // a time before is below r.at
+		return r.at + uint64((passed + differ).Microseconds()) + 1
 	}
-	return r.at + uint64((passed - differ).Microseconds()) //nolint:gosec // the same
+	return r.at + uint64((passed - differ).Microseconds())
 }
 
 // least is what the clock shows at the least at an instant. It needs c.mu.

@@ -21,7 +21,7 @@ func (rs replies) observed() *serverClock {
 }
 
 func at(ms int64) instant     { return instant(1 << 60).Add(time.Duration(ms) * time.Millisecond) }
-func shows(ms int64) uint64   { return uint64(started+ms) * 1000 } //nolint:gosec // not negative
+func shows(ms int64) uint64   { return uint64(started+ms) * 1000 }
 func micro(us uint64) float64 { return float64(us) - float64(shows(0)) }
 
 func TestServerClock_HighWater(t *testing.T) {

@@ -38,7 +38,7 @@ func (b *Backoff) Next(while time.Duration) time.Duration {
 }
 
 // jittered returns a duration between half of d and d.
-func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) } //nolint:gosec // jitter
+func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // Pause waits for d, unless ctx ends or stop is closed before that.
 func Pause(ctx context.Context, stop <-chan struct{}, d time.Duration) {

@@ -164,7 +164,7 @@ func (c *Call[In, Out]) RunOn(ctx context.Context, stop <-chan struct{}, until c
 // pause waits before the next attempt, each time for longer.
 func (c *Call[In, Out]) pause(ctx context.Context, stop <-chan struct{}, until clock.Instant, longest time.Duration) error {
 	wait := min(10*time.Millisecond<<min(c.Attempts, 5), longest)
-	wait = wait/2 + rand.N(wait/2) //nolint:gosec // jitter
+	wait = wait/2 + rand.N(wait/2)
 	timer := time.NewTimer(min(wait, until.Until()))
 	defer timer.Stop()
 	select {

@@ -154,7 +154,7 @@ func serveChi(g *guard.Guard, listener net.Listener) error {
 		work(r.Context())
 		_, _ = w.Write([]byte("paid"))
 	})
-	return http.Serve(listener, r) //nolint:gosec // a test's server needs no timeouts
+	return http.Serve(listener, r)
 }
 
 func serveEcho(g *guard.Guard, listener net.Listener) error {
@@ -163,7 +163,7 @@ func serveEcho(g *guard.Guard, listener net.Listener) error {
 		work(c.Request().Context())
 		return c.JSON(http.StatusOK, map[string]bool{"paid": true})
 	}, guardecho.Middleware(g, guardecho.Lock("order:{id}")))
-	return http.Serve(listener, e) //nolint:gosec // a test's server needs no timeouts
+	return http.Serve(listener, e)
 }
 
 func serveGin(g *guard.Guard, listener net.Listener) error {

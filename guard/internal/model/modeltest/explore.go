@@ -78,7 +78,7 @@ func (m *Model[R, S, O, B]) run(r *R, b B, most int) *Search[R, S, O, B] {
 		var next []S
 		for i := range level {
 			if f.expand(at, &level[i], &next) {
-				f.Trace = f.trace(f.path(int32(len(f.prints) - 1))) //nolint:gosec // fits
+				f.Trace = f.trace(f.path(int32(len(f.prints) - 1)))
 				return f
 			}
 			at++
@@ -100,7 +100,7 @@ func (f *Search[R, S, O, B]) add(s *S, from int32) (at int32, isNew bool) {
 	if known {
 		return at, false
 	}
-	at = int32(len(f.prints)) //nolint:gosec // fits
+	at = int32(len(f.prints))
 	f.index[print] = at
 	f.prints, f.from, f.calm = append(f.prints, print), append(f.from, from), append(f.calm, unknown)
 	return at, true
@@ -149,7 +149,7 @@ func (f *Search[R, S, O, B]) stuck() (way []int32) {
 	fine := make([]bool, len(f.prints))
 	for at := range f.prints {
 		way = way[:0]
-		to := int32(at) //nolint:gosec // fits
+		to := int32(at)
 		for ; !fine[to] && f.calm[to] != settled; to = f.calm[to] {
 			way = append(way, to)
 			if again := slices.Contains(way[:len(way)-1], to); again || f.calm[to] == unknown {

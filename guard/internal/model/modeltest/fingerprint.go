@@ -49,7 +49,7 @@ func (f *Ranks) Of(n, gap uint8) uint8 {
 	if is *= int(gap); is > math.MaxUint8-2*int(gap) {
 		panic("more values than fit")
 	}
-	return uint8(is) //nolint:gosec // fits
+	return uint8(is)
 }
 
 // Rank puts the ranks of values in their places, gap apart.

@@ -167,7 +167,7 @@ var ways = sync.OnceValue(func() [][]*event {
 	for _, way := range slices.Clone(w.ways) {
 		w.ways = append(w.ways, withoutInput(way)...)
 	}
-	rnd := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // each time the same
+	rnd := rand.New(rand.NewPCG(1, 1))
 	rnd.Shuffle(len(w.ways), func(i, j int) { w.ways[i], w.ways[j] = w.ways[j], w.ways[i] })
 	if modeltest.Quick() {
 		return w.ways[:500]

@@ -201,7 +201,7 @@ func (s *state) print() uint64 {
 	slices.Sort(each[:])
 	b := &s.budget
 	h := modeltest.Pack(uint8(s.record.state), fences.Of(s.record.fence, 1), fences.Of(s.record.before, 1), s.record.input,
-		fences.Of(s.fence, 1), uint8(modeltest.Bit(s.flushed)<<1|modeltest.Bit(s.broken != "")), uint8(s.seen.state), fences.Of(s.seen.fence, 1)) //nolint:gosec // bits
+		fences.Of(s.fence, 1), uint8(modeltest.Bit(s.flushed)<<1|modeltest.Bit(s.broken != "")), uint8(s.seen.state), fences.Of(s.seen.fence, 1))
 	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.joins, b.silences, b.crashes, b.losses, b.forgets)
 	for _, word := range each {
 		h = modeltest.Mix(h) ^ word

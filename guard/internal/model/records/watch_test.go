@@ -104,12 +104,12 @@ func (s *state) callOf(e *event) call {
 func (c call) canonical() call {
 	is := func(o owner) int {
 		k := c.claims[o]
-		return int(modeltest.Bit(o == c.of)<<5|modeltest.Bit(o == c.holder)<<4|modeltest.Bit(o == c.record.owner)<<3) + //nolint:gosec // bits
-			int(k.place)*64 + int(modeltest.Bit(k.tombstone)) //nolint:gosec // bits
+		return int(modeltest.Bit(o == c.of)<<5|modeltest.Bit(o == c.holder)<<4|modeltest.Bit(o == c.record.owner)<<3) +
+			int(k.place)*64 + int(modeltest.Bit(k.tombstone))
 	}
 	order := []owner{0, 1, 2}
 	slices.SortStableFunc(order, func(a, b owner) int { return is(b) - is(a) })
-	to := func(o owner) owner { return owner(slices.Index(order, o)) } //nolint:gosec // few
+	to := func(o owner) owner { return owner(slices.Index(order, o)) }
 	n := c
 	for i, o := range order {
 		n.claims[i] = c.claims[o]
