@@ -19,6 +19,7 @@ import (
 //   - Another body with the key is answered 422.
 //   - A request without a key is answered 400.
 //   - A client that leaves while its request is served, and asks again, gets the answer.
+//   - A request whose answer breaks off, and is sent again, gets the whole answer.
 //   - Each of others, with the key and body of the first request, gets an answer of its own.
 //
 // request gives a request that succeeds, with an Idempotency-Key of its own each time, and whatever else the
@@ -39,6 +40,7 @@ func Idempotent(tb testing.TB, handler http.Handler, request func() *http.Reques
 	}
 	checkTogether(tb, handler, newIdempotent(tb, request))
 	checkLeft(tb, handler, newIdempotent(tb, request))
+	checkBroken(tb, handler, newIdempotent(tb, request))
 	for _, other := range others {
 		checkOther(tb, handler, again, newIdempotent(tb, other))
 	}
@@ -111,6 +113,27 @@ func checkLeft(tb testing.TB, handler http.Handler, i idempotent) {
 		tb.Errorf("guardtest: a request whose client left is answered %d, not 2xx: did the handler's context end?", first.Code)
 	default:
 		checkReplay(tb, "the request of a client that left", first, second)
+	}
+}
+
+// breaking is the answer to a client whose connection breaks before the body.
+type breaking struct{ *httptest.ResponseRecorder }
+
+func (breaking) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func (breaking) WriteString(string) (int, error) { return 0, io.ErrClosedPipe }
+
+func checkBroken(tb testing.TB, handler http.Handler, i idempotent) {
+	tb.Helper()
+	handler.ServeHTTP(breaking{httptest.NewRecorder()}, i.with(i.request.Context(), i.body))
+	second := i.send(handler, i.body)
+	if second.Code < 200 || second.Code > 299 {
+		tb.Errorf("guardtest: a request whose answer broke off is answered %d when it is sent again, not 2xx", second.Code)
+		return
+	}
+	checkReplay(tb, "a request whose answer broke off", second, i.send(handler, i.body))
+	if !replayed(second) {
+		tb.Errorf("guardtest: a request whose answer broke off ran again")
 	}
 }
 

@@ -73,6 +73,19 @@ func TestIdempotent_FindsWhatIsWrong(t *testing.T) {
 			h.ServeHTTP(w, r)
 		})
 	}
+	whole := func() http.HandlerFunc { // runs again what it could not send
+		var sent sync.Map
+		return func(w http.ResponseWriter, r *http.Request) {
+			key := r.Header.Get("Idempotency-Key")
+			if _, err := w.Write(nil); err != nil && key != "" {
+				return
+			}
+			if _, again := sent.LoadOrStore(key, true); again {
+				w.Header().Set("Idempotent-Replayed", "true")
+			}
+			_, _ = w.Write([]byte("paid"))
+		}
+	}
 	rule := guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}", guard.Wait(guard.Forever)).Once(time.Hour)
 	shared := guardhttp.Lock("pay:{idempotency-key}", guard.Wait(guard.Forever)).Once(time.Hour).SharedAnswer()
 	for name, row := range map[string]struct {
@@ -97,8 +110,9 @@ func TestIdempotent_FindsWhatIsWrong(t *testing.T) {
 			"the request of a client that left has no Idempotent-Replayed: true",
 			"a request without an Idempotency-Key is answered 200, not 400",
 		}},
-		"all is a repetition": {http.HandlerFunc(replays), payment, []string{"of 16 requests at the same time, 0 have an answer of their own, not 1"}},
-		"the request fails":   {http.HandlerFunc(broken), payment, []string{"the first request is answered 502, not 2xx"}},
+		"what could not be sent runs again": {whole(), payment, []string{"a request whose answer broke off ran again"}},
+		"all is a repetition":               {http.HandlerFunc(replays), payment, []string{"of 16 requests at the same time, 0 have an answer of their own, not 1"}},
+		"the request fails":                 {http.HandlerFunc(broken), payment, []string{"the first request is answered 502, not 2xx"}},
 		"the request has no key": {charges(), func() *http.Request { return httptest.NewRequest(http.MethodPost, "/pay", nil) }, []string{
 			"the request has no Idempotency-Key",
 		}},
