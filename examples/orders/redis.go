@@ -19,7 +19,7 @@ const redisTimeout = 5 * time.Second
 // backend is the Redis of a run: one in this process, or the one of REDIS_URL.
 type backend struct {
 	client   *redis.Client
-	embedded *embedded.Server // nil if the Redis is somebody else's
+	embedded *embedded.Server // nil if REDIS_URL names the Redis
 	run      string           // the prefix of the locks, and the name of the tasks' queue
 }
 

@@ -158,7 +158,7 @@ func answer(c *echo.Context, outcome httplock.Outcome, err error) error {
 	case response != nil && response.Committed:
 	case problem.Status == httplock.StatusClientClosed:
 		c.Response().WriteHeader(httplock.StatusClientClosed)
-	case response == nil: // somebody's wrapper that does not unwrap
+	case response == nil: // a wrapper that does not unwrap
 		problem.SetHeader(c.Response().Header())
 	default:
 		problem.Prepare(response.Header(), response.Before)

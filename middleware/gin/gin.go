@@ -79,7 +79,7 @@ func lock(route *httplock.Route, r *http.Request, name string, c *gin.Context) (
 		with(r.WithContext(held), c, (*gin.Context).Next)
 		w.answer.Implies(w.status)
 		if len(c.Errors) > before {
-			w.answer.Implies(http.StatusInternalServerError) // somebody further out answers it
+			w.answer.Implies(http.StatusInternalServerError) // a layer outside answers it
 		}
 		if original.Written() && !w.answer.Sent() { // by Engine.HandleContext, which takes w away
 			w.answer.WentPast(original.Status())

@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// StatusClientClosed is the status of a request whose client is gone: nobody reads it,
+// StatusClientClosed is the status of a request whose client is gone: no client reads it,
 // but logs and metrics do, and it is no failure of the server.
 const StatusClientClosed = 499
 
@@ -98,7 +98,7 @@ func ownAnswer(err error, known HTTPError) (status int, message string, ok bool)
 	return status, message, ok && status >= 400 && status <= 599
 }
 
-// bodyError is that of a request whose body could not be read before its handler.
+// bodyError is the error of a request whose body could not be read before its handler.
 type bodyError struct{ err error } // has a *http.MaxBytesError where it was too large
 
 func (e *bodyError) Error() string { return "read the body of the request: " + e.err.Error() }

@@ -96,7 +96,7 @@ type Result struct {
 	Replay  *Kept   // the answer of an earlier request, to be sent; nil if there is none
 }
 
-// Unfit says whether Err is that of a template which needs what the route of the request has not.
+// Unfit returns whether Err is the error of a template that needs what the route of the request has not.
 func (r *Result) Unfit() bool { return r.Err != nil && r.Outcome.Kind == locking.KeyUnfit }
 
 // Serve calls next under the locks of r, which is as http.ServeMux hands it out, and has a context of Route.Context. The

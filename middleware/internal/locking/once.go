@@ -54,7 +54,7 @@ func (r Rule[S]) namesCaller(placeholder string) bool {
 // ErrFailed is what work returns that failed without an error of its own: nothing is kept.
 var ErrFailed = errors.New("work failed")
 
-// InProgressError is that of a lock which is busy because an earlier call with the same key of Once is being worked on.
+// InProgressError is the error of a lock that is busy because an earlier call with the same key of Once is being worked on.
 type InProgressError struct{ error } // has a *guard.BusyError
 
 // Unwrap returns the *guard.BusyError.

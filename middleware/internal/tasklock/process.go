@@ -84,7 +84,7 @@ func (l *Locker) Verdict(err error) Strategy {
 	return Retry
 }
 
-// busy says whether err is that of a lock that stayed busy for as long as it was waited for.
+// busy returns whether err is the error of a lock that stayed busy for as long as it was waited for.
 // What else keeps a task from running, such as Redis being down or the end of its context, is not.
 func busy(err error) bool {
 	var busy *guard.BusyError
@@ -92,7 +92,7 @@ func busy(err error) bool {
 	return passes && errors.As(err, &busy) && busy.Err == nil
 }
 
-// staysBad says whether err is that of a task for which another run is of no use: it lacks a value of
+// staysBad returns whether err is the error of a task for which another run is of no use: it lacks a value of
 // its key, or has one that cannot be used, or Once refuses to run it.
 func staysBad(err error) bool {
 	if errors.As(err, new(*guard.OnceError)) {
