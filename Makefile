@@ -21,7 +21,7 @@ EACH = GO='$(GO)' ./scripts/each.sh
 BROWSER = ./guard/inspect/guardweb/browser
 # Without vet: make lint vets every module.
 TEST = $(GO) test -count=1 -vet=off -ldflags=-s
-PACKAGES = $$($(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench -e /internal/model -e /internal/capacity)
+PACKAGES = $$($(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench -e /internal/model)
 
 # make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
 # make fuzz FUZZTIME=5m, make several FOR=10m, make example ARGS=-unguarded
@@ -78,8 +78,8 @@ newest: redis postgres mariadb ### Test the same on the newest go-redis
 	$(GO) test -modfile="$$dir/go.mod" -count=1 -parallel 4 -timeout 15m ./...
 
 .PHONY: test-model
-test-model: redis # without the race detector, which makes searches and simulations ten times slower
-	$(TEST) -timeout 10m ./guard/internal/model/... ./internal/capacity
+test-model: redis # without the race detector, which makes searches ten times slower
+	$(TEST) -timeout 10m ./guard/internal/model/...
 
 .PHONY: model
 model: redis ### Search the models within larger bounds, and break each rule: minutes, some gigabytes
@@ -102,7 +102,7 @@ alerts: ### Test the alerts with promtool, where it can be had; REDLATCH_REQUIRE
 .PHONY: docs
 docs: redis ### Check the documents: links, words per page, snippets, facts, rights, exit codes, alerts
 	$(TEST) ./internal/readme
-	$(TEST) -run '^Test(ACL|Alerts|Doctor_TheDocumented|Names|Table|Usage|Answers_Reason)' ./guard ./guard/inspect ./cmd/redlatch/... ./examples/observability ./internal/capacity ./middleware/internal/httplock ./middleware/grpc
+	$(TEST) -run '^Test(ACL|Alerts|Doctor_TheDocumented|Names|Table|Usage|Answers_Reason)' ./guard ./guard/inspect ./cmd/redlatch/... ./examples/observability ./middleware/internal/httplock ./middleware/grpc
 
 .PHONY: screenshots
 screenshots: redis ### Make the pictures of the page of locks anew, in docs/page
@@ -155,10 +155,6 @@ microbench: COUNT ?= 1
 microbench: redis ### Run the Go benchmarks that match BENCH, COUNT times
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) -timeout 60m $$($(GO) list work)
 
-.PHONY: capacity
-capacity: redis ### Measure what locks cost Redis, and simulate 10,000 processes: minutes, some gigabytes
-	$(GO) test -count=1 -timeout 30m -v ./internal/capacity -large
-
 .PHONY: fuzz
 fuzz: redis ### Run every fuzz target for FUZZTIME
 	GO='$(GO)' FUZZTIME='$(FUZZTIME)' ./scripts/fuzz.sh
@@ -194,7 +190,7 @@ look: redis ### List LOCKS locks among ten times as many keys, and print what th
 	REDLATCH_MANY_LOCKS='$(LOCKS)' $(GO) test -count=1 -timeout 10m -v -run '^TestManyLocks_' ./guard/inspect
 
 .PHONY: mutants
-mutants: redis postgres ### Change the code of the packages that match ARGS, and print what no test notices
+mutants: redis postgres mariadb ### Change the code of the packages that match ARGS, and print what no test notices
 	$(GO) run ./internal/mutants $(ARGS)
 
 .PHONY: example

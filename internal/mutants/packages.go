@@ -27,8 +27,8 @@ type pkg struct {
 const module = "github.com/redlatch/redlatch"
 
 var (
-	product = regexp.MustCompile(`^\./(guard|middleware|tracing|cmd)(/|$)`)
-	kits    = regexp.MustCompile(`/(browser|chaos|embedded|model|testenv|storetest|adaptertest|tasktest|frameworks)(/|$)`)
+	product = regexp.MustCompile(`^\./(guard|guardsql|middleware|tracing|cmd)(/|$)`)
+	kits    = regexp.MustCompile(`/(browser|chaos|dbtest|embedded|model|testenv|storetest|adaptertest|tasktest|frameworks)(/|$)`)
 )
 
 // near has the tests that know the rules of a folder of scripts before the tests of its package do.
@@ -47,6 +47,7 @@ var far = map[string][]string{
 	"./guard/internal/retry":         {"./guard/internal/cohort", "./guard"},
 	"./guard/internal/task":          {"./guard/internal/cohort", "./guard"},
 	"./guard/internal/watchdog":      {"./guard/internal/cohort", "./guard"},
+	"./guardsql":                     {"./guardsql/internal/dbtest"},
 	"./middleware/internal/httplock": {"./middleware/nethttp"},
 	"./middleware/internal/locking":  {"./middleware/nethttp", "./middleware/grpc"},
 	"./middleware/internal/tasklock": {"./middleware/asynq", "./middleware/watermill", "./middleware/river"},
