@@ -53,7 +53,7 @@ func ExampleOnce_singleflight() {
 func ExampleInterrupted() {
 	charge := func(ctx context.Context) (string, error) {
 		if fence, ok := guard.Interrupted(ctx); ok {
-			return fmt.Sprintf("ask the bank for charge %d first", fence), nil
+			return "", fmt.Errorf("ask the bank for charge %d first", fence)
 		}
 		return "charge the card", nil
 	}

@@ -19,22 +19,22 @@ func Example_lostLock() {
 	g, store := exampleGuard(guard.TTL(100 * time.Millisecond))
 	defer g.Close()
 	reserve := func(ctx context.Context, order string) error {
-		store.Drop(order) // as when Redis failed over and forgot the lock
+		store.Drop("order:" + order) // as when Redis failed over and forgot the lock
 		<-ctx.Done()
 		return nil
 	}
 
 	pay := func(w http.ResponseWriter, r *http.Request) {
-		order := "order:" + r.URL.Query().Get("order")
-		err := g.WithLock(r.Context(), guard.Key(order), func(ctx context.Context) error {
+		order := r.URL.Query().Get("order")
+		err := g.WithLock(r.Context(), guard.Keyf("order:%s", order), func(ctx context.Context) error {
 			if err := reserve(ctx, order); err != nil { // give ctx to each call
 				return err
 			}
-			if ctx.Err() != nil { // before a step that cannot be taken back
+			if ctx.Err() != nil { // before a step that cannot be undone
 				return context.Cause(ctx)
 			}
 			return charge(ctx, order)
-		})
+		}, guard.Wait(2*time.Second))
 		switch {
 		case errors.Is(err, guard.ErrLost):
 			http.Error(w, "the outcome is not known", http.StatusInternalServerError)

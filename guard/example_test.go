@@ -299,7 +299,7 @@ func ExampleFence_header() {
 	_ = get
 }
 
-// Before a step that cannot be taken back, ask Redis instead of waiting for the next renewal.
+// Before a step that cannot be undone, ask Redis instead of waiting for the next renewal.
 func ExampleLease_Check() {
 	ctx := context.Background()
 	g, store := exampleGuard()

@@ -36,7 +36,7 @@ func ExampleLose() {
 			g := guardtest.NewMemoryGuard(t) // with the t of the bubble
 			err := g.WithLock(t.Context(), guard.Key("order:42"), func(ctx context.Context) error {
 				guardtest.Lose(t, g, guard.Key("order:42"))
-				<-ctx.Done() // the next renewal finds it out
+				<-ctx.Done() // the next renewal detects it
 				return nil
 			})
 			if !errors.Is(err, guard.ErrLost) {

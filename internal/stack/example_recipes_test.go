@@ -246,9 +246,10 @@ func Example_leader() {
 }
 
 func runBatch(ctx context.Context, g *guard.Guard, batch func(context.Context) error) error {
-	err := g.WithLock(ctx, guard.Key("batch"), batch, guard.NoWait(), guard.MaxHold(2*time.Hour), guard.Name("batch"))
+	err := g.WithLock(ctx, guard.Key("batch"), batch, guard.NoWait(),
+		guard.MinHold(10*time.Minute), guard.MaxHold(2*time.Hour), guard.Name("batch"))
 	if errors.Is(err, guard.ErrBusy) {
-		return nil // the last run is not done: the next tick is early enough
+		return nil // the last run is still running: wait for the next tick
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package guardhttp_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,7 +48,7 @@ func TestGuide_ARouteWithOnce(t *testing.T) {
 	guardtest.Idempotent(t, handler, func() *http.Request {
 		r := httptest.NewRequest(http.MethodPost, "/orders/42/pay", strings.NewReader("70 EUR"))
 		r.Header.Set("X-Tenant", "acme")
-		r.Header.Set("Idempotency-Key", time.Duration(n.Add(1)).String()) // each time another one
+		r.Header.Set("Idempotency-Key", strconv.FormatInt(n.Add(1), 10)) // always a new key
 		return r
 	})
 }
