@@ -175,10 +175,15 @@ func (e *ending) forget(ctx context.Context, i *inspect.Inspector, key string) e
 	return nil
 }
 
+// damaged is the state of a record that cannot be read.
+const damaged inspect.RecordState = "damaged"
+
 // record asks for a key with a record that may be deleted.
 func record(ctx context.Context, i *inspect.Inspector, key string) (inspect.Info, error) {
 	info, err := get(ctx, i, key)
 	switch {
+	case errors.Is(err, inspect.ErrFormat): // Forget deletes a record that cannot be read, too
+		info.Record, err = &inspect.Record{State: damaged}, nil
 	case err != nil:
 	case info.Record == nil:
 		err = noRecord(key)

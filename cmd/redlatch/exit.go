@@ -82,7 +82,7 @@ func exitCode(err error) int {
 		return exitLost
 	case errors.Is(err, inspect.ErrInProgress):
 		return exitBusy
-	case errors.Is(err, inspect.ErrFormat):
+	case errors.Is(err, inspect.ErrFormat), errors.Is(err, guard.ErrDamagedRecord):
 		return exitData
 	}
 	return exitUnavailable

@@ -190,11 +190,18 @@ func writeRecord(w io.Writer, info inspect.Info) {
 	if r == nil {
 		return
 	}
+	if r.State == damaged {
+		_, _ = fmt.Fprintln(w, "record: damaged")
+		return
+	}
 	state := fmt.Sprintf("%s %s ago", r.State, age(info.Now, r.Since))
 	if r.State == inspect.RecordInProgress {
 		state = fmt.Sprintf("%s for %s", r.State, age(info.Now, r.Since))
 	}
-	_, _ = fmt.Fprintf(w, "record: %s by %s\n", state, visible(r.Instance))
+	if r.Instance != "" {
+		state += " by " + visible(r.Instance)
+	}
+	_, _ = fmt.Fprintf(w, "record: %s\n", state)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(table, "  fence\t%d\n  left\t%s\n", r.Fence, left(r.Left))
 	if r.State == inspect.RecordDone {

@@ -356,7 +356,10 @@ func TestForget_DeletesTheRecord(t *testing.T) {
 	r.fails(64, "there is no terminal to ask on: give --yes", "forget", "k")
 	assert.Equal(t, says{0, `{"key":"k","done":"forget","state":"unfinished","fence":7}` + "\n", ""}, r.do(0, "forget", "--json", "-y", "k"))
 	require.NoError(t, r.rdb.Set(t.Context(), "redlatch:{text}:once", "secret", 0).Err())
-	assert.NotContains(t, fmt.Sprint(r.do(65, "forget", "-y", "text")), "secret")
+	assert.NotContains(t, fmt.Sprint(r.do(65, "show", "text")), "secret")
+	r.do(65, "run", "--once", "1h", "text", "true")
+	assert.Equal(t, says{0, "the record of text was deleted\n", "record: damaged\n"}, r.do(0, "forget", "-y", "text"))
+	assert.Zero(t, r.rdb.Exists(t.Context(), "redlatch:{text}:once").Val())
 	r.once("working", func() {
 		assert.Contains(t, r.do(0, "show", "working").stdout, "record: in progress for ")
 		r.fails(75, "the work of this record is in progress", "forget", "-y", "working")

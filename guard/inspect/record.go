@@ -11,7 +11,7 @@ import (
 // Record is what guard.Once wrote of the work of a key. It is never shown what the result is.
 type Record struct {
 	State    RecordState
-	Instance string        // that began the work: its name, or the first 8 digits of its id
+	Instance string        // that began the work: its name, or the first 8 digits of its id; "" if Redis does not know it any more
 	Metadata string        // what it said of itself
 	Since    time.Time     // when the record came into this state, by the server's clock
 	Left     time.Duration // until the record is forgotten; 0 without an end
@@ -38,6 +38,9 @@ const (
 // states are the words of acquire.lua.
 var states = map[string]RecordState{"begun": RecordUnfinished, "done": RecordDone, "unkept": RecordNotKept}
 
+// forgotten stands for the owner of work that never finished, once later work of the key has failed.
+const forgotten = "-"
+
 // parseRecord reads what look replies of a record.
 func parseRecord(key string, reply any) (*Record, error) {
 	list, _ := reply.([]any)
@@ -52,7 +55,7 @@ func parseRecord(key string, reply any) (*Record, error) {
 	owner, _ := list[2].(string)
 	instance, known := instanceOf(owner)
 	r := &Record{State: states[word], Instance: instance, Fence: whole(list[1]), Since: micros(whole(list[3]))}
-	if r.State == "" || r.Fence == 0 || !known {
+	if r.State == "" || r.Fence == 0 || !known && owner != forgotten {
 		return nil, strange
 	}
 	if list[7] == int64(1) {

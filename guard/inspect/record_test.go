@@ -1,6 +1,8 @@
 package inspect_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/inspect"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
@@ -94,6 +97,24 @@ func TestRecord_NamesItsInstanceIfRedisKnowsIt(t *testing.T) {
 	newWork(r, "k").done("")
 	require.NoError(t, r.rdb.Set(t.Context(), "redlatch:instance:0123456789abcdef", "web-1", time.Minute).Err())
 	assert.Equal(t, "web-1", r.get("k").Record.Instance)
+}
+
+// Later work of the key failed: what stays is that the earlier work never finished.
+func TestRecord_UnfinishedWorkStaysAfterAFailure(t *testing.T) {
+	onEachRedis(t, func(r *env) {
+		w := newWork(r, "k")
+		w.release(nil)
+		_, _, err := guard.Once(r.Context(), guardOn(r.T, r.rdb), guard.Key("k"), time.Hour, func(context.Context) (int, error) {
+			return 0, errors.New("failed")
+		})
+		require.EqualError(r, err, "failed")
+		got := r.get("k").Record
+		require.NotNil(r, got)
+		assert.Equal(r, inspect.RecordUnfinished, got.State)
+		assert.Equal(r, w.fence, got.Fence)
+		assert.Empty(r, got.Instance)
+		r.forgets("k", true)
+	})
 }
 
 func TestRecord_OfAnotherHolderIsNotInProgress(t *testing.T) {
