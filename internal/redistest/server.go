@@ -234,9 +234,6 @@ func (s *Server) Addr() string { return loopback(s.port) }
 // URL is Addr as redis.ParseURL takes it.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
-// PID is the id of the server's process.
-func (s *Server) PID() int { return s.process().cmd.Process.Pid }
-
 // Client returns a client with go-redis's default options, changed by opts, and
 // closes it when tb ends.
 func (s *Server) Client(tb testing.TB, opts ...func(*redis.Options)) *redis.Client {

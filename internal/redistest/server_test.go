@@ -2,9 +2,6 @@ package redistest
 
 import (
 	"fmt"
-	"net"
-	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -20,35 +17,12 @@ func impatient(o *redis.Options) {
 	o.MaxRetries, o.ReadTimeout = -1, 100*time.Millisecond
 }
 
-func TestServer_Pause(t *testing.T) {
-	t.Parallel()
-	s := Start(t)
-	c := s.Client(t, impatient)
-	require.NoError(t, c.Ping(t.Context()).Err())
-
-	require.NoError(t, s.Pause())
-	err := c.Ping(t.Context()).Err()
-	var netErr net.Error
-	require.ErrorAs(t, err, &netErr)
-	require.True(t, netErr.Timeout())
-
-	require.NoError(t, s.Resume())
-	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
-}
-
 func TestServer_FailureToStartIsAnError(t *testing.T) {
 	t.Parallel()
 	binary := find(t)
 	_, err := launch(binary, t.TempDir(), []string{"--no-such-directive", "x"})
 	require.ErrorIs(t, err, errExited)
 	require.ErrorContains(t, err, "no-such-directive", "the error has the server's own words")
-}
-
-func TestServer_DoesNotTakeAStrangerForItself(t *testing.T) {
-	t.Parallel()
-	stranger := Start(t)
-	s := &Server{binary: find(t), dir: t.TempDir(), port: stranger.port}
-	require.ErrorIs(t, s.boot(), errExited)
 }
 
 // fakeTB records how a test ended, instead of ending it.
@@ -99,17 +73,6 @@ func TestServer_MissingBinary(t *testing.T) {
 		assert.Contains(t, got.fatal, "apt-get install redis-server")
 		assert.Empty(t, got.skip)
 	}
-}
-
-func TestServer_AnotherBinary(t *testing.T) {
-	given := filepath.Join(t.TempDir(), "no-server")
-	t.Setenv(serverEnv, given)
-	got := record(t, func(tb testing.TB) { Start(tb) })
-	assert.Contains(t, got.fatal, given)
-	assert.Empty(t, got.skip)
-
-	require.NoError(t, os.WriteFile(given, []byte("#!/bin/sh\n"), 0o700))
-	assert.Equal(t, given, find(t))
 }
 
 func TestServer_CheckKeys(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -229,49 +227,4 @@ func TestClock_ServersHaveClocksOfTheirOwn(t *testing.T) {
 	cs, now := clocks{c}, stamp()
 	assert.GreaterOrEqual(t, cs.highest(now)-now, int64(time.Hour)-int64(time.Minute))
 	assert.InDelta(t, time.Hour, cs.spread(now, now), float64(farClock))
-}
-
-// Under load of several Guards, the clock is set back by seconds, by more than a lease, and by an hour. The fences of each key
-// grow all the same, and are no further ahead than the clock would be.
-func TestClock_FencesGrowWhereItIsSetBackUnderLoad(t *testing.T) {
-	if why := ownClocks(t); why != "" || !canStop {
-		t.Skip("LD_PRELOAD is for Linux", why)
-	}
-	const guards, keys = 4, 3
-	rdb := redistest.Start(t).Client(t)
-	c := openClock(t, rdb.ConfigGet(t.Context(), "dir").Val()["dir"])
-	require.NotNil(t, c)
-	var (
-		highest [keys]atomic.Uint64 // of each key
-		holds   [guards]atomic.Int64
-		load    sync.WaitGroup
-		over    atomic.Bool
-	)
-	for i := range guards {
-		g, err := guard.New(rdb, guard.HandoverWindow(time.Millisecond))
-		require.NoError(t, err)
-		defer g.Close()
-		for k := range 2 * keys {
-			load.Go(func() {
-				for !over.Load() {
-					assert.NoError(t, g.WithLock(t.Context(), guard.Keyf("%d", k%keys), func(ctx context.Context) error {
-						fence, _ := guard.Fence(ctx)
-						assert.Greater(t, fence, highest[k%keys].Swap(fence))
-						assert.Less(t, fence, uint64(time.Now().Add(time.Second).UnixMicro()))
-						holds[i].Add(1)
-						return nil
-					}))
-				}
-			})
-		}
-	}
-	for _, ahead := range []time.Duration{0, -2 * time.Second, -92 * time.Second, -time.Hour - 92*time.Second} {
-		require.NoError(t, c.set(ahead))
-		for i := range guards {
-			before := holds[i].Load()
-			assert.Eventually(t, func() bool { return holds[i].Load() > before+50 }, 30*time.Second, time.Millisecond)
-		}
-	}
-	over.Store(true)
-	load.Wait()
 }

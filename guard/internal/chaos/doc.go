@@ -53,7 +53,7 @@
 //
 //	make chaos                                             # all topologies, then the mutants
 //	make chaos SEED=7 DURATION=10m TOPOLOGY=quorum
-//	make mutants ARGS="-run '^chaos: ' -v"                 # see the runs fail
+//	make mutants ARGS=-chaos                               # nine broken rules; each has to be noticed
 //
 // The mutants are runs on a library that was broken on purpose, by means of go test
 // -overlay: the tree stays as it is. Each has to be caught.
