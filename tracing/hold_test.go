@@ -145,24 +145,6 @@ func TestReentry_LastHandleEndsTheHold(t *testing.T) {
 	})
 }
 
-// A re-entry that fails is a lock that was not had.
-func TestReentry_FailedReentry(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
-		_ = g.WithLock(t.Context(), order, func(ctx context.Context) error {
-			s.Drop("order:42")
-			assert.ErrorIs(t, g.WithLock(ctx, order, nothing), guard.ErrLost)
-			return nil
-		})
-		failed := r.named("acquire order")[1]
-		assert.Equal(t, codes.Error, failed.Status().Code)
-		assert.Equal(t, r.the(t, "hold order").SpanContext().SpanID(), failed.Parent().SpanID())
-		assert.Contains(t, r.points(t)["redlatch.lock.wait.duration"], point{attributes{
-			"redlatch.lock.name": "order", "redlatch.lock.outcome": "error", "error.type": "lock_lost",
-		}, 1})
-		assert.Equal(t, none, r.points(t)["redlatch.lock.waiting"])
-	})
-}
-
 // Another key under a hold is no re-entry: it is below the hold.
 func TestReentry_NestedLocks(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
@@ -203,42 +185,4 @@ func TestLimit_ModesAreOnSpansAndMetrics(t *testing.T) {
 		}
 		assert.Equal(t, map[any]any{"export": "limit", "rates": "shared", "order": nil}, modes)
 	})
-}
-
-// What a record answers in place of the work is counted, by name and error.type.
-func TestOnce_RecordedAnswersAreCounted(t *testing.T) {
-	t.Parallel()
-	r := newEnv()
-	g := guardtest.NewMemoryGuard(t, guard.Observe(r), guard.Name("order"))
-	pay := func(input string) error {
-		_, _, err := guard.Once(t.Context(), g, guard.Key("order:42"), time.Hour, func(context.Context) (string, error) {
-			return "receipt", nil
-		}, guard.Fingerprint([]byte(input)), guard.MaxResult(100))
-		return err
-	}
-	for range 3 {
-		require.NoError(t, pay("10 EUR"))
-	}
-	require.ErrorIs(t, pay("99 EUR"), guard.ErrOtherInput)
-	once := func(key string, work func() string, opt guard.OnceOption) error {
-		_, _, err := guard.Once(t.Context(), g, guard.Key(key), time.Hour, func(context.Context) (string, error) { return work(), nil }, opt)
-		return err
-	}
-	receipt := func() string { return "receipt" }
-	require.NoError(t, once("large", receipt, guard.MaxResult(1)))
-	require.ErrorIs(t, once("large", receipt, guard.MaxResult(1)), guard.ErrNotKept)
-	require.Panics(t, func() { _ = once("crash", func() string { panic("crash") }, guard.AtMostOnce()) })
-	require.ErrorIs(t, once("crash", receipt, guard.AtMostOnce()), guard.ErrUnknownOutcome)
-	points := r.points(t)
-	assert.ElementsMatch(t, []point{
-		{attributes{"redlatch.lock.name": "order"}, 2},
-		{attributes{"redlatch.lock.name": "order", "error.type": "idempotency_key_reused"}, 1},
-		{attributes{"redlatch.lock.name": "order", "error.type": "idempotency_result_not_kept"}, 2},
-		{attributes{"redlatch.lock.name": "order", "error.type": "idempotency_outcome_unknown"}, 1},
-	}, points["redlatch.once.recorded"])
-	outcomes := map[any]bool{}
-	for _, p := range points["redlatch.lock.wait.duration"] {
-		outcomes[p.Attributes["redlatch.lock.outcome"]] = true
-	}
-	assert.Equal(t, map[any]bool{"acquired": true, "recorded": true}, outcomes)
 }

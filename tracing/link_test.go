@@ -117,34 +117,6 @@ func TestLink_LinksToTheLastHoldInTheWay(t *testing.T) {
 	})
 }
 
-// The holder's process and the waiter's have nothing in common but the store.
-func TestLink_WaitedForAHoldOfAnotherProcess(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
-		theirs := newEnv()
-		other, err := guard.NewWithStore(s, guard.Observe(theirs))
-		require.NoError(t, err)
-		defer other.Close()
-		ctx, holder := theirs.caller(t.Context())
-		lease, err := other.Acquire(ctx, order, tracing.Metadata(ctx, "worker-7"))
-		require.NoError(t, err)
-
-		err = g.WithLock(t.Context(), order, nothing, guard.NoWait())
-		var busy *guard.BusyError
-		require.ErrorAs(t, err, &busy)
-		assert.Regexp(t, `^worker-7 traceparent=00-[0-9a-f]{32}-[0-9a-f]{16}-01$`, busy.Holder)
-		require.NoError(t, lease.Release(ctx))
-		holder.End()
-
-		waited := r.the(t, "acquire order")
-		require.Len(t, waited.Links(), 1)
-		linked := waited.Links()[0].SpanContext
-		assert.True(t, linked.IsRemote())
-		assert.Equal(t, holder.SpanContext().SpanID(), linked.SpanID(), "the span that the hold is a child of")
-		assert.Equal(t, theirs.the(t, "hold").SpanContext().TraceID(), linked.TraceID())
-		assert.Equal(t, "worker-7", attributesOf(waited.Attributes())["redlatch.lock.holder"])
-	})
-}
-
 // Two calls of the same caller wait for each other, but not for the caller.
 func TestLink_OwnCallerIsNotLinked(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {

@@ -321,23 +321,6 @@ func TestMetric_InstrumentsThatFailAreHandled(t *testing.T) {
 	assert.Empty(t, handled)
 }
 
-// Without sampling the metrics are all there.
-func TestMetric_MetricsWithoutSpans(t *testing.T) {
-	t.Parallel()
-	r := newEnv(tracing.WithTracerProvider(noTraces))
-	g := guardtest.NewMemoryGuard(t, guard.Observe(r), guard.Name("order"))
-	require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
-		time.Sleep(time.Millisecond)
-		return g.WithLock(ctx, order, nothing)
-	}))
-	assert.Empty(t, r.ended())
-	points := r.points(t)
-	assert.Equal(t, onceAcquired, points["redlatch.lock.wait.duration"])
-	assert.Equal(t, onceReleased, points["redlatch.lock.hold.duration"])
-	assert.Equal(t, none, points["redlatch.lock.active"])
-	assert.Equal(t, none, points["redlatch.lock.waiting"])
-}
-
 // What one instrument measures is measured, whichever others a View drops.
 func TestMetric_InstrumentsAreIndependent(t *testing.T) {
 	t.Parallel()
@@ -414,12 +397,6 @@ func TestOption_OwnAttributes(t *testing.T) {
 	}
 }
 
-func TestOption_AttributesAreForRecordedSpans(t *testing.T) {
-	t.Parallel()
-	asked := tracing.WithAttributes(func(context.Context, guard.Lock) []attribute.KeyValue { panic("asked") })
-	observe(t.Context(), tracing.New(tracing.WithTracerProvider(noTraces), asked), lock)
-}
-
 func TestOption_NilOptionsAreIgnored(t *testing.T) {
 	t.Parallel()
 	r := newEnv(nil, tracing.WithTracerProvider(nil), tracing.WithMeterProvider(nil), tracing.WithAttributes(nil))
@@ -447,24 +424,4 @@ func TestOption_AllocationsWithoutAnSDK(t *testing.T) {
 	ctx, nop, o := t.Context(), guard.NopObserver{}, tracing.New()
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { observe(ctx, nop, lock) }))
 	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { observe(ctx, o, lock) }), 6.0)
-}
-
-// No observation makes work fail.
-func TestOption_ZeroValues(t *testing.T) {
-	t.Parallel()
-	var noContext context.Context
-	for name, o := range map[string]guard.Observer{
-		"SDK": newEnv(), "no options": tracing.New(), "nil options": tracing.New(nil, nil),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx := o.WaitStart(t.Context(), guard.Lock{})
-			o.WaitEnd(ctx, guard.Lock{}, guard.WaitResult{})
-			ctx = o.HoldStart(t.Context(), guard.Lock{}, guard.Hold{})
-			o.Event(ctx, guard.Lock{}, guard.Event{})
-			o.HoldEnd(ctx, guard.Lock{}, guard.HoldResult{})
-			o.HoldEnd(ctx, guard.Lock{}, guard.HoldResult{})
-		})
-	}
-	assert.NotNil(t, tracing.Metadata(noContext, ""))
 }

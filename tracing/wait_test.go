@@ -3,7 +3,6 @@ package tracing_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,56 +42,6 @@ var (
 	onceAcquired = one(attributes{"redlatch.lock.name": "order", "redlatch.lock.outcome": "acquired"})
 	onceReleased = one(attributes{"redlatch.lock.name": "order", "redlatch.lock.outcome": "released"})
 )
-
-func TestWait_Free(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		ctx, caller := r.caller(t.Context())
-		var fence uint64
-		require.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
-			lease, _ := guard.FromContext(ctx)
-			fence = lease.Fence()
-			time.Sleep(3 * time.Second)
-			_, own := r.tracers.Tracer("test").Start(ctx, "charge")
-			own.End()
-			return nil
-		}))
-		caller.End()
-
-		below := seen{Parent: caller.SpanContext().SpanID()}
-		assert.Equal(t, []seen{acquired(below), released(below)}, r.seen(t))
-		hold := r.the(t, "hold order")
-		assert.EqualValues(t, fence, attributesOf(hold.Attributes())["redlatch.lock.fence"])
-		assert.Equal(t, 3*time.Second, hold.EndTime().Sub(hold.StartTime()))
-		assert.Equal(t, hold.SpanContext().SpanID(), r.spans.Ended()[1].Parent().SpanID(), "of the work's own span")
-
-		points := r.points(t)
-		assert.Equal(t, onceAcquired, points["redlatch.lock.wait.duration"])
-		assert.Equal(t, onceReleased, points["redlatch.lock.hold.duration"])
-		assert.Equal(t, none, points["redlatch.lock.active"])
-		assert.Equal(t, none, points["redlatch.lock.waiting"])
-		assert.Len(t, points, 4)
-	})
-}
-
-func TestWait_ActiveAndWaiting(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		lease, err := g.Acquire(t.Context(), order)
-		require.NoError(t, err)
-		var waiters sync.WaitGroup
-		for range 3 {
-			waiters.Go(func() { assert.NoError(t, g.WithLock(t.Context(), order, nothing)) })
-		}
-		synctest.Wait()
-		points, name := r.points(t), attributes{"redlatch.lock.name": "order"}
-		assert.Equal(t, []point{{name, 1}}, points["redlatch.lock.active"])
-		assert.Equal(t, []point{{name, 3}}, points["redlatch.lock.waiting"])
-		require.NoError(t, lease.Release(t.Context()))
-		waiters.Wait()
-		points = r.points(t)
-		assert.Equal(t, none, points["redlatch.lock.active"])
-		assert.Equal(t, none, points["redlatch.lock.waiting"])
-	})
-}
 
 // What is said of a wait that comes to an end without the lock. Somebody else holds it,
 // in a trace of their own.
@@ -165,53 +114,9 @@ func TestWait_EndWithoutTheLockHasItsOutcome(t *testing.T) {
 	}
 }
 
-func TestWait_StoreDown(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
-		s.Fail(errRefused)
-		ctx, caller := r.caller(t.Context())
-		require.ErrorIs(t, g.WithLock(ctx, order, nothing), guard.ErrStore)
-		require.NoError(t, g.WithLock(ctx, order, nothing, guard.FailOpen()))
-		caller.End()
-
-		want := acquired(seen{Parent: caller.SpanContext().SpanID(), Status: codes.Error})
-		want.Attributes["redlatch.lock.outcome"] = "error"
-		want.Attributes["error.type"] = "lock_store_unavailable"
-		assert.Equal(t, []seen{want, want}, r.seen(t))
-
-		points := r.points(t)
-		assert.Equal(t, []point{{want.metric(), 2}}, points["redlatch.lock.wait.duration"])
-		assert.Equal(t, one(attributes{"redlatch.lock.name": "order", "error.type": "lock_store_unavailable"}),
-			points["redlatch.lock.failed_open"])
-		assert.NotContains(t, points, "redlatch.lock.active", "work without a lease is no hold")
-		assert.NotContains(t, points, "redlatch.lock.renewals")
-	})
-}
-
 // The tests below make the calls that a Guard makes, also those of rare moments.
 
 var lock = guard.Lock{Name: "order", Key: "order:42"}
-
-func TestWait_HandOverIsReported(t *testing.T) {
-	for name, local := range map[string]bool{"locally": true, "by another process": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newEnv()
-			ctx, caller := r.caller(t.Context())
-			r.wait(ctx, guard.WaitResult{
-				Outcome: guard.OutcomeAcquired, Elapsed: 20 * time.Millisecond, Depth: 1, Queued: true, Local: local, Holder: "worker-7",
-			})
-			caller.End()
-			span := r.the(t, "acquire order")
-			assert.Equal(t, caller.SpanContext().SpanID(), span.Parent().SpanID())
-			assert.Equal(t, attributes{
-				"redlatch.lock.name": "order", "redlatch.lock.outcome": "acquired", "redlatch.lock.queued": true,
-				"redlatch.lock.local": local, "redlatch.lock.holder": "worker-7",
-			}, attributesOf(span.Attributes()))
-			assert.Equal(t, codes.Unset, span.Status().Code)
-			assert.InDelta(t, 0.02, r.sum(t, "redlatch.lock.wait.duration"), 1e-9)
-		})
-	}
-}
 
 // The end of a hold that was passed on is reported after the next one has begun.
 func TestHold_ReportsMayOverlap(t *testing.T) {

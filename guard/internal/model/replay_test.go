@@ -25,67 +25,35 @@ type one struct {
 	*variant
 }
 
-// calls are those that searches came upon, each once.
-type calls struct {
-	mu  sync.Mutex
-	ofs []*watch
-}
-
-// watched are rules that are kept, and watched.
-func (c *calls) watched() *rules {
-	w := newWatch()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ofs = append(c.ofs, w)
-	return &rules{watch: w}
-}
-
-// in gives the calls, and those beside them, in variants: all that fit, or some one for each call, and the quick ways of
-// the scripts. They are in an order that is the same each time.
-func (c *calls) in(all bool, but map[call]bool) (ones []one) {
+// small are the calls that the searches within the bounds of the replay come upon, and those beside them, each in one
+// variant, or with -large in all that fit. They are in an order that is the same each time.
+var small = sync.OnceValue(func() (ones []one) {
+	within := replayed
+	if modeltest.Quick() {
+		within = within[:3]
+	}
 	texts := map[string]call{}
-	for _, w := range c.ofs {
+	for _, b := range within {
+		w := newWatch()
+		protocol.Run(&rules{watch: w}, b)
 		for found := range w.calls {
 			for _, is := range []call{found, found.near()} {
-				if !but[is] {
-					texts[fmt.Sprint(is)] = is
-				}
+				texts[fmt.Sprint(is)] = is
 			}
 		}
 	}
-	n := 0
-	for _, text := range slices.Sorted(maps.Keys(texts)) {
+	for n, text := range slices.Sorted(maps.Keys(texts)) {
 		is := texts[text]
-		if !all && is.quick() {
+		if !modeltest.Large() && is.quick() {
 			ones = append(ones, one{&is, &variants[0]})
 		}
 		for j := range variants {
 			if v := &variants[(n+j)%len(variants)]; v.fits(&is) {
 				ones = append(ones, one{&is, v})
-				if !all {
+				if !modeltest.Large() {
 					break
 				}
 			}
-		}
-		n++
-	}
-	return ones
-}
-
-// small are the calls within small bounds, each in one variant. With -large, those of few claims are made in all variants.
-var small = sync.OnceValue(func() (ones []one) {
-	seen := map[call]bool{}
-	for i, some := range replayed {
-		if i > 0 && modeltest.Quick() {
-			break
-		}
-		var found calls
-		for _, b := range some {
-			protocol.Run(found.watched(), b)
-		}
-		ones = append(ones, found.in(i == 0 && modeltest.Large(), seen)...)
-		for _, c := range ones {
-			seen[*c.call] = true
 		}
 	}
 	rnd := rand.New(rand.NewPCG(1, 1))

@@ -23,7 +23,6 @@ type rules struct {
 	renewsRevoked        bool // renew renews it
 	revokeFrees          bool // a revocation deletes the hold
 	stepsInOnAny         bool // a revocation does not ask under which fence the lock is held
-	breakForgetsFence    bool // breaking a hold does not remember a fence that is ahead of the clock
 	mutesAreDead         bool // a claim that no message reaches is skipped, however lately it asked
 	ownLimitIsIgnored    bool // a claim gets in whatever it tolerates itself
 	limitInsideIsIgnored bool // a claim gets in whatever those inside tolerate

@@ -363,7 +363,7 @@ func (r *rules) breakScript(s *state) {
 	c := &s.claims[o]
 	c.holds, c.bereft = false, c.phase == holding || c.reply == held
 	c.queued, c.tombstone, c.ended = false, true, true
-	if s.fence > s.now && !r.breakForgetsFence {
+	if s.fence > s.now {
 		s.ahead = max(s.ahead, s.fence)
 	}
 }

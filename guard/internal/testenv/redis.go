@@ -193,41 +193,12 @@ func (s *Redis) Await(c <-chan struct{}, what string) {
 	}
 }
 
-// QueueOf puts n Guards with a caller each into the queue of k.
-func (s *Redis) QueueOf(n int) (waiters []*Caller, owners []string) {
-	s.Helper()
-	for i := range n {
-		v := s.Caller(s.Context(), fmt.Sprint("waiter ", i), s.Guard(), "k")
-		waiters, owners = append(waiters, v), s.AwaitQueue("k", i+1)
-	}
-	return waiters, owners
-}
-
-// PassInOrder lets callers leave, and checks that they got in in this order.
-func (s *Redis) PassInOrder(callers []*Caller) {
-	s.Helper()
-	var want []string
-	for _, v := range callers {
-		v.Pass()
-		want = append(want, v.Name)
-	}
-	assert.Equal(s, want, s.Book.Entered())
-}
-
 // Lands lets a request that was held back go on, and returns when Redis has executed it.
 func (s *Redis) Lands(release func()) {
 	s.Helper()
 	before := s.Scripts()
 	release()
 	s.Eventually(func() bool { return s.Scripts() > before }, "the late request")
-}
-
-// Unharmed checks that a late request of an owner that has ended left nothing, or nothing
-// that lasts: another caller gets in.
-func (s *Redis) Unharmed(key string, other *guard.Guard) {
-	s.Helper()
-	s.AwaitFree(key)
-	s.Visit(other, key)
 }
 
 // CommandStat matches a line of INFO commandstats.

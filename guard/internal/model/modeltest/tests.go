@@ -23,25 +23,20 @@ func Large() bool { return *large }
 // Bounds are how far searches go, each a search.
 type Bounds[B any] struct{ Small, Large []B }
 
-// Chosen are those that the flags ask for.
-func (b Bounds[B]) Chosen() []B {
-	if Large() {
-		return b.Large
-	}
-	return b.Small
-}
-
 // Protocol searches within the chosen bounds. No property is to break, and each step is to be taken: a model in which
 // nothing happens keeps any rule.
-func (m *Model[R, S, O, B]) Protocol(t *testing.T, bounds Bounds[B], rules func(b B) *R) {
+func (m *Model[R, S, O, B]) Protocol(t *testing.T, bounds Bounds[B]) {
 	t.Helper()
-	chosen := bounds.Chosen()
+	chosen := bounds.Small
+	if Large() {
+		chosen = bounds.Large
+	}
 	searches := make([]*Search[R, S, O, B], len(chosen))
 	t.Run("explored", func(t *testing.T) {
 		for i, b := range chosen {
 			t.Run(fmt.Sprintf("%+v", b), func(t *testing.T) {
 				t.Parallel()
-				f := m.Run(rules(b), b)
+				f := m.Run(new(R), b)
 				require.Empty(t, f.Broken, "%s", strings.Join(f.Trace, "\n"))
 				t.Logf("%d states", f.States())
 				searches[i] = f

@@ -39,9 +39,7 @@ var bounds = modeltest.Bounds[budget]{
 	},
 }
 
-func TestProtocol(t *testing.T) {
-	protocol.Protocol(t, bounds, func(budget) *rules { return &rules{} })
-}
+func TestProtocol(t *testing.T) { protocol.Protocol(t, bounds) }
 
 type row = modeltest.Row[rules, budget]
 
@@ -69,13 +67,9 @@ var broken = []row{
 	breaking(rules{failureIsNotWritten: true}, refused, unanswered),
 	breaking(rules{failureForgetsEarlier: true}, unnotified, three),
 	breaking(rules{lateOutcomeIsLost: true}, unwritten, unanswered),
-	// A claim of this model that waits asks until it gets an answer. The replay looks at messages.
-	breaking(rules{waitersAreNotNotified: true}, nothing, unanswered, lossy, three),
 	breaking(rules{forgetsWhatRuns: true}, forgotten, lossy),
 	breaking(rules{forgetsWhatIsThere: true}, forgotten, lossy),
 	breaking(rules{tombstonesAreIgnored: true}, refused, unanswered),
-	// The model has no time. The replay looks at the ttl.
-	breaking(rules{secondReleaseIsIgnored: true}, nothing, unanswered, lossy, three),
 	breaking(rules{neverTombstones: true}, refused, unanswered),
 	breaking(rules{neverUndoes: true}, refused, unanswered),
 	breaking(rules{othersAreLost: true}, again, joined),

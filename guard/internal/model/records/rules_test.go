@@ -5,23 +5,21 @@ import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
 // rules are those of records. The zero value keeps them all; each field breaks one.
 type rules struct {
 	// Scripts.
-	inputIsIgnored         bool // another input gets what the record says
-	doneRunsAgain          bool // a record that is done stops nobody
-	followsAtMostOnce      bool // at most once, work begins after an owner that never finished
-	refusesBesideHolder    bool // at most once, nobody waits for an owner that holds the lock
-	beginIsNotWritten      bool // work begins without a record
-	earlierIsForgotten     bool // the next owner does not learn of the one that began before
-	earlierIsNotifiedOnce  bool // an owner that asks again learns nothing
-	outcomeNeedsNoRecord   bool // at most once, an outcome is written although another one began since
-	holderMayOverwrite     bool // the holder overwrites the record of another owner
-	failureIsNotWritten    bool // the record of work that failed stays
-	failureForgetsEarlier  bool // work that failed deletes the record, though another owner began before
-	lateOutcomeIsLost      bool // at most once, an outcome after the loss of the lock is not written
-	waitersAreNotNotified  bool // the claims that wait do not learn of the outcome
-	forgetsWhatRuns        bool // Forget deletes the record of an owner that holds the lock
-	forgetsWhatIsThere     bool // Forget deletes another record than the one that it names
-	tombstonesAreIgnored   bool // an acquire of an owner with a tombstone is heeded
-	secondReleaseIsIgnored bool // a release that is asked twice does not have the record live on
+	inputIsIgnored        bool // another input gets what the record says
+	doneRunsAgain         bool // a record that is done stops nobody
+	followsAtMostOnce     bool // at most once, work begins after an owner that never finished
+	refusesBesideHolder   bool // at most once, nobody waits for an owner that holds the lock
+	beginIsNotWritten     bool // work begins without a record
+	earlierIsForgotten    bool // the next owner does not learn of the one that began before
+	earlierIsNotifiedOnce bool // an owner that asks again learns nothing
+	outcomeNeedsNoRecord  bool // at most once, an outcome is written although another one began since
+	holderMayOverwrite    bool // the holder overwrites the record of another owner
+	failureIsNotWritten   bool // the record of work that failed stays
+	failureForgetsEarlier bool // work that failed deletes the record, though another owner began before
+	lateOutcomeIsLost     bool // at most once, an outcome after the loss of the lock is not written
+	forgetsWhatRuns       bool // Forget deletes the record of an owner that holds the lock
+	forgetsWhatIsThere    bool // Forget deletes another record than the one that it names
+	tombstonesAreIgnored  bool // an acquire of an owner with a tombstone is heeded
 
 	// The instance.
 	neverTombstones bool // forgets that an acquire may still be on its way

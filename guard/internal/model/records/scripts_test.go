@@ -136,7 +136,7 @@ func (r *rules) finish(s *state, o owner, held bool) (notified uint8) {
 	free := is.state == absent || is.owner == o || r.holderMayOverwrite
 	switch writes := c.outcome.writes(); {
 	case (!held || !free) && !late:
-		if is.owner == o && is.state > begun && !r.secondReleaseIsIgnored {
+		if is.owner == o && is.state > begun {
 			is.touched = true
 		}
 	case writes != absent:
@@ -146,11 +146,9 @@ func (r *rules) finish(s *state, o owner, held bool) (notified uint8) {
 		}
 		*is = record{state: writes, fence: fence, owner: o, input: c.input, touched: true}
 		c.known = true
-		if !r.waitersAreNotNotified {
-			for i := range s.claims {
-				if s.claims[i].place > 0 {
-					notified |= 1 << i
-				}
+		for i := range s.claims {
+			if s.claims[i].place > 0 {
+				notified |= 1 << i
 			}
 		}
 	case !own || r.failureIsNotWritten:
