@@ -74,13 +74,18 @@ var variants = []variant{
 // its place after a dead one was not in front. A claim without a subscription asks by itself, and keeps others out for
 // as long as it does not fit.
 func (v *variant) fits(c *call) bool {
-	waits, beside := false, false
+	waits, beside, unmarked := false, false, false
 	for _, is := range c.claims {
 		waits = waits || is.place > 0
 		beside = beside || is.holds && is.mode != exclusive
+		unmarked = unmarked || is.holds && is.noted > c.now && !is.outran // its fence came to be ahead after the grant
 	}
 	ghost := c.what == asks || c.what == gives && c.claims[0].holds
-	return (v.ghost == "" || ghost) && (v.ghost != "mute" || !beside) && (!v.second && !v.farPlaces || waits)
+	switch {
+	case v.ghost != "" && !ghost, v.ghost == "mute" && beside, v.marked && unmarked:
+		return false
+	}
+	return !v.second && !v.farPlaces || waits
 }
 
 // play is a call of a script, and what becomes of it.
