@@ -1,7 +1,9 @@
 package guardgin
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -9,22 +11,63 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/middleware/internal/httplock"
+	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
 var adapter = &httplock.Adapter{Name: "guardgin"}
 
-// Middleware runs the handlers after it under the lock of rule. With a nil g, the Guard in the request's context locks,
-// or else the one given to guard.SetDefault. The lock's Name is the method and path of the route
-// ("POST /orders/:id/pay") if no guard.Name is given, and its Wait is 2 seconds if neither the rule nor the Guard set
-// one. It panics if the rule has no key or an option is out of its bounds.
+// Rule is guardhttp.Rule. Its functions get the path parameters as path values, and the *gin.Context by Context.
+type Rule = guardhttp.Rule
+
+// Routes has the Rules of routes: method and full path, such as "POST /orders/:id/pay". Other requests pass untouched.
+type Routes map[string]Rule
+
+// KeyFunc is guardhttp.KeyFunc with a *gin.Context, which it must not keep.
+type KeyFunc func(c *gin.Context) (string, error)
+
+// Lock is guardhttp.Lock.
+func Lock(template string, opts ...guard.LockOption) Rule { return guardhttp.Lock(template, opts...) }
+
+// LockFunc returns the Rule of a KeyFunc.
+func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
+	return guardhttp.LockFunc(httplock.KeyOf(key), opts...)
+}
+
+// ParseKey is guardhttp.ParseKey for a *gin.Context.
+func ParseKey(template string) (KeyFunc, error) {
+	key, err := guardhttp.ParseKey(template)
+	if err != nil {
+		return nil, err
+	}
+	return func(c *gin.Context) (string, error) { return key(source(c.Request.Context(), c)) }, nil
+}
+
+// Context returns the gin.Context of a request that a function of a Rule gets. It must not be kept.
+func Context(r *http.Request) *gin.Context { return httplock.Native[*gin.Context](r) }
+
+// Check returns an error that names each row without a route in the Engine, which would lock nothing. Call it before the
+// server starts, or in a test.
+func Check(engine *gin.Engine, routes Routes) error {
+	if engine == nil {
+		return errors.New("guardgin: Check: no Engine")
+	}
+	known := map[string]bool{}
+	for _, route := range engine.Routes() {
+		known[route.Method+" "+route.Path] = true
+	}
+	return httplock.CheckRows(adapter, routes, func(method, path string) bool { return known[method+" "+path] })
+}
+
+// Middleware runs the handlers after it under the lock of rule, as guardhttp.Middleware does. The lock's Name is the method
+// and path of the route ("POST /orders/:id/pay") if no guard.Name is given.
 func Middleware(g *guard.Guard, rule Rule) gin.HandlerFunc {
 	route := adapter.Must(g, rule)
 	return func(c *gin.Context) { serve(route, c) }
 }
 
 // Annotate is Middleware with a table, for an Engine or a group. Give it to Use before the routes are registered, as gin
-// wants all middleware. It panics if a row is malformed or the same as another one, its rule has no key or an option out
-// of its bounds, or a template needs a path parameter that the row has not.
+// wants all middleware. It also panics if a row is malformed or given twice, or its template needs a path parameter that
+// the row does not have.
 func Annotate(g *guard.Guard, routes Routes) gin.HandlerFunc {
 	table := httplock.NewTable(adapter, g, routes)
 	return func(c *gin.Context) {
@@ -41,38 +84,33 @@ func serve(route *httplock.Route, c *gin.Context) {
 		with(r, c, (*gin.Context).Next)
 		return
 	}
-	name := route.Name
-	if name == "" {
-		name = httplock.Name(r.Method, c.FullPath())
-	}
-	status, result := lock(route, r, name, c)
+	status, result := lock(route, r, c)
 	switch {
-	case result.Replay != nil:
-		c.Abort()
-		result.Replay.Replay(c.Writer)
-	case result.Err == nil && !result.Answer.Written():
-		c.Writer.WriteHeader(status) // which gin sends when all handlers are done
-	case result.Err == nil:
 	case result.Unfit() && c.FullPath() == "": // a key that does not fit must not turn a 404 into a 500
 		with(r, c, (*gin.Context).Next)
-	default:
+	case result.Err != nil:
 		c.Abort()
 		_ = c.Error(result.Err)
 		with(r, c, func(c *gin.Context) {
-			if !route.Handled(c.Writer, r, name, &result) && !c.Writer.Written() {
+			if !route.Handled(c.Writer, r, &result) && !c.Writer.Written() {
 				result.Outcome.Write(c.Writer, r.Method)
 			}
 		})
+	case route.Handled(c.Writer, r, &result):
+		c.Abort()
+	case !result.Answer.Written():
+		c.Writer.WriteHeader(status) // which gin sends when all handlers are done
 	}
 }
 
-// lock has the handlers that follow write to the Answer, and returns the status that they leave for gin to send. It puts
-// gin's writer back, also where one panics.
-func lock(route *httplock.Route, r *http.Request, name string, c *gin.Context) (status int, result httplock.Result) {
+// lock has the handlers that follow write to the Answer, and returns the status that they leave for gin to send. It
+// restores gin's writer, also where a handler panics.
+func lock(route *httplock.Route, r *http.Request, c *gin.Context) (status int, result httplock.Result) {
 	original := c.Writer
 	defer func() { c.Writer = original }()
 	w := &writer{now: now{original}, status: original.Status()}
 	w.answer.ResponseWriter = &w.now
+	name := cmp.Or(route.Name, httplock.Name(r.Method, c.FullPath()))
 	result = route.Serve(&w.answer, r, name, func(held context.Context) error {
 		c.Writer = w
 		before := len(c.Errors)
@@ -84,15 +122,15 @@ func lock(route *httplock.Route, r *http.Request, name string, c *gin.Context) (
 		if original.Written() && !w.answer.Sent() { // by Engine.HandleContext, which takes w away
 			w.answer.WentPast(original.Status())
 		}
-		return nil // what handlers put into c.Errors is not for us
+		return nil // what handlers put into c.Errors is theirs
 	})
 	return w.status, result
 }
 
-// source is the request of c as http.ServeMux would hand it out: with the pattern and the path values of its route. A
+// source returns the request of c as http.ServeMux would hand it out, with the pattern and the path values of its route. A
 // wildcard has no slash in front of it.
 func source(ctx context.Context, c *gin.Context) *http.Request {
-	r := c.Request.WithContext(context.WithValue(ctx, contextKey{}, c))
+	r := httplock.Request(ctx, c.Request, c)
 	r.Pattern = c.FullPath()
 	for _, param := range c.Params {
 		if strings.Contains(r.URL.Path, "//") && !strings.Contains(param.Value, "//") {
@@ -106,15 +144,9 @@ func source(ctx context.Context, c *gin.Context) *http.Request {
 	return r
 }
 
-// with calls next with the request inner, and puts the old one back, also where next panics: outer layers must not see a
-// context that has ended.
+// with calls next with the request inner.
 func with(inner *http.Request, c *gin.Context, next func(*gin.Context)) {
-	outer := c.Request
-	c.Request = inner
-	defer func() {
-		httplock.HandBack(outer, inner)
-		c.Request = outer
-	}()
+	defer httplock.Enter(c.Request, inner, func(r *http.Request) { c.Request = r })()
 	next(c)
 }
 

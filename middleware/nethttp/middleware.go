@@ -43,11 +43,7 @@ func serve(route *httplock.Route, w http.ResponseWriter, r *http.Request, next h
 		next.ServeHTTP(a.Writer(), inner)
 		return nil // a handler reports no error
 	})
-	switch {
-	case result.Replay != nil:
-		result.Replay.Replay(w)
-	case result.Err == nil, route.Handled(w, r, name, &result), a.Sent():
-	default:
+	if !route.Handled(w, r, &result) && result.Err != nil && !a.Sent() {
 		result.Outcome.Write(w, r.Method)
 	}
 }

@@ -17,7 +17,7 @@ const maxBody = 1 << 20
 var MaxResult = guard.MaxResult(maxKeptBody + maxHead)
 
 // serveOnce is Serve for a Rule with Once.
-func (l *Route) serveOnce(result *Result, r *http.Request, name string, next func(context.Context) error) {
+func (l *Route) serveOnce(result *Result, r *http.Request, next func(context.Context) error) {
 	a := result.Answer
 	fingerprint, err := l.fingerprint(a.ResponseWriter, r)
 	if err != nil {
@@ -36,10 +36,10 @@ func (l *Route) serveOnce(result *Result, r *http.Request, name string, next fun
 		}
 		return kept, nil
 	}
-	kept, replayed, _, err := locking.RunOnce(r.Context(), l.Locker, name, r, work,
+	kept, replayed, _, err := locking.RunOnce(r.Context(), l.Locker, result.name, r, work,
 		guard.Detached(), guard.Encoding(marshal, l.kept.unmarshal), fingerprint)
 	if replayed {
-		result.Replay = kept
+		result.kept = kept
 	}
 	result.Err = err
 }

@@ -41,6 +41,6 @@ func TestOnce_AHandlerThatFailsIsRunAgain(t *testing.T) {
 		require.NoError(t, result.Err)
 		assert.Equal(t, row.failure, result.Own)
 		assert.Equal(t, row.runs, ran)
-		assert.Equal(t, !row.runs, result.Replay != nil)
+		assert.Equal(t, !row.runs, result.kept != nil)
 	}
 }

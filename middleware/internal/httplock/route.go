@@ -93,18 +93,19 @@ type Result struct {
 	Err     error   // guard's error: the handler did not run, or its lock was lost
 	Outcome Outcome // the answer to Err
 	Answer  *Answer // to the request
-	Replay  *Kept   // the answer of an earlier request, to be sent; nil if there is none
+	name    string  // of the lock
+	kept    *Kept   // the answer of an earlier request; nil if the handler ran
 }
 
-// Unfit returns whether Err is the error of a template that needs what the route of the request has not.
+// Unfit reports whether Err says that the key template needs what the route of the request does not have.
 func (r *Result) Unfit() bool { return r.Err != nil && r.Outcome.Kind == locking.KeyUnfit }
 
 // Serve calls next under the locks of r, which is as http.ServeMux hands it out, and has a context of Route.Context. The
-// lock has that name, unless the Rule has one. next gets the context of the lease, and is to write to a.
+// lock has that name, unless the Rule has another name. next gets the context of the lease, and must write to a.
 func (l *Route) Serve(a *Answer, r *http.Request, name string, next func(context.Context) error) Result {
-	result := Result{Answer: a}
+	result := Result{Answer: a, name: name}
 	if l.Keeps() {
-		l.serveOnce(&result, r, name, next)
+		l.serveOnce(&result, r, next)
 	} else {
 		result.Own, result.Err = l.Run(r.Context(), name, r, func(held context.Context) error {
 			a.start(held)
@@ -120,32 +121,27 @@ func (l *Route) Serve(a *Answer, r *http.Request, name string, next func(context
 	return result
 }
 
-// Handled gives result.Err to the program's hook, if there is one, and else logs it if no caller would see it. It returns
-// false where the adapter is to answer, unless the Answer was Sent.
-func (l *Route) Handled(w http.ResponseWriter, r *http.Request, name string, result *Result) bool {
-	switch sent := result.Answer.sent; {
-	case l.rule.OnError != nil && sent:
-		l.rule.OnError(result.Answer.Writer(), r.WithContext(result.Answer.Context(r.Context())), result.Err) // WriteError knows them
-	case l.rule.OnError != nil:
-		l.rule.OnError(w, r, result.Err)
-	case sent && !result.Answer.Failed(): // or else the caller was told
-		locking.LogLost(r.Context(), l.adapter.Name, name, result.Err)
-	case !sent:
-		l.faults.Log(r.Context(), l.adapter.Name, name, result.Outcome.Fault, result.Err)
+// Handled reports whether the request needs no answer of the adapter: it repeats the answer of an earlier request, or gives
+// result.Err to the program's hook. Without a hook, it logs an error that no caller would see. The Answer may be Sent
+// where it returns false.
+func (l *Route) Handled(w http.ResponseWriter, r *http.Request, result *Result) bool {
+	a, err, hook := result.Answer, result.Err, l.rule.OnError
+	switch {
+	case result.kept != nil:
+		result.kept.Replay(w)
+		return true
+	case err == nil:
+		return false
+	case hook != nil && a.sent:
+		hook(a.Writer(), r.WithContext(a.Context(r.Context())), err) // by which WriteError sees that the Answer was sent
+	case hook != nil:
+		hook(w, r, err)
+	case !a.sent:
+		l.faults.Log(r.Context(), l.adapter.Name, result.name, result.Outcome.Fault, err)
+	case !a.Failed(): // else the caller was told
+		locking.LogLost(r.Context(), l.adapter.Name, result.name, err)
 	}
-	return l.rule.OnError != nil
-}
-
-// HandBack copies to outer what inner layers left in inner, a shallow copy of it:
-// the pattern, which outer layers label their telemetry with, and the parsed form, whose
-// temporary files the server deletes only where it finds them in its own request.
-func HandBack(outer, inner *http.Request) {
-	if inner.Pattern != "" {
-		outer.Pattern = inner.Pattern
-	}
-	if outer.MultipartForm == nil {
-		outer.MultipartForm = inner.MultipartForm
-	}
+	return hook != nil
 }
 
 // Name is the lock's name for a method and the pattern of a route, which is "" for
