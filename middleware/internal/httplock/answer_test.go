@@ -290,14 +290,14 @@ func TestKept_AnswersAreReadAsTheyWereWritten(t *testing.T) {
 func TestKept_RecordsThatAreNoAnswersAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{
-		"", "200", "200\r\n", "\r\n\r\n", "x\r\n\r\n", "99\r\n\r\n", "500\r\n\r\n", "-1\r\n\r\n", "1000\r\n\r\n",
-		"200\r\nno header\r\n\r\n",
+		"", "\r\n\r\n", "HTTP/1.1 200", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 x\r\n\r\n", "HTTP/1.1 500 No\r\n\r\n",
+		"HTTP/1.1 199 No\r\n\r\n", "HTTP/1.1 200 OK\r\nno header\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na",
 	} {
 		var got *Kept
 		require.Error(t, keptHeaders.unmarshal([]byte(data), &got), "%q", data)
 		assert.Nil(t, got, "%q", data)
 	}
-	assert.Error(t, keptHeaders.unmarshal([]byte("200\r\n\r\n"), new(string)))
+	assert.Error(t, keptHeaders.unmarshal([]byte("HTTP/1.1 200 OK\r\n\r\n"), new(string)))
 	_, err := marshal("no answer")
 	assert.Error(t, err)
 }
@@ -306,7 +306,7 @@ func TestKept_RecordsThatAreNoAnswersAreRefused(t *testing.T) {
 func TestKept_HeadersThatAreNotKeptAreLeftOut(t *testing.T) {
 	t.Parallel()
 	var got *Kept
-	require.NoError(t, keptHeaders.unmarshal([]byte("200\r\nSet-Cookie: a=b\r\nEtag: 7\r\n\r\nbody"), &got))
+	require.NoError(t, keptHeaders.unmarshal([]byte("HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nEtag: 7\r\n\r\nbody"), &got))
 	assert.Equal(t, http.Header{"Etag": {"7"}}, got.Header)
 	assert.Equal(t, "body", string(got.body))
 }

@@ -2,6 +2,7 @@ package httplock
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -19,9 +20,11 @@ func idempotencyKey(r *http.Request) (string, error) {
 		return "", err
 	}
 	if value[0] == '"' {
-		if value, err = unquote(value); err != nil {
-			return "", err
+		quoted := inQuotes.FindStringSubmatch(value)
+		if quoted == nil {
+			return "", locking.Invalid("not a string in quotes")
 		}
+		value = unescape.Replace(quoted[1])
 	}
 	switch {
 	case len(value) > maxIdempotencyKey:
@@ -32,25 +35,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 	return value, nil
 }
 
-// unquote takes the quotes off a string of RFC 8941, and the backslashes off what it escapes.
-func unquote(quoted string) (string, error) {
-	inner := quoted[1:]
-	var value strings.Builder
-	for i := 0; i < len(inner); i++ {
-		switch inner[i] {
-		case '"':
-			if i == len(inner)-1 {
-				return value.String(), nil
-			}
-			return "", errQuotes
-		case '\\':
-			if i++; i == len(inner) || inner[i] != '"' && inner[i] != '\\' {
-				return "", errQuotes
-			}
-		}
-		value.WriteByte(inner[i])
-	}
-	return "", errQuotes
-}
-
-var errQuotes = locking.Invalid("not a string in quotes")
+// inQuotes is a string of RFC 8941, in which a backslash escapes a quote or a backslash.
+var (
+	inQuotes = regexp.MustCompile(`^"((?:[^"\\]|\\["\\])*)"$`)
+	unescape = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
+)

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/textproto"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 const (
@@ -110,56 +108,53 @@ func (k *Kept) Replay(w http.ResponseWriter) {
 
 var errNotWhole = fmt.Errorf("the answer was flushed, hijacked, has another length than its Content-Length, or more than %d bytes", maxKeptBody)
 
-// marshal writes a *Kept for guard.Once: as in HTTP, with nothing but the number in the first line.
+// marshal writes a *Kept for guard.Once, as an HTTP response.
 func marshal(v any) ([]byte, error) {
 	k, ok := v.(*Kept)
 	if !ok || !k.whole {
 		return nil, errNotWhole
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%d\r\n", k.Status)
 	header := http.Header{}
 	for name, values := range k.Header {
 		if header[name] = values; len(values) == 0 { // the handler switched the header off
 			header[name] = []string{""}
 		}
 	}
-	if err := header.Write(&b); err != nil { // without line breaks in a value
-		return nil, err
+	written := http.Response{
+		StatusCode: k.Status, ProtoMajor: 1, ProtoMinor: 1, Header: header,
+		ContentLength: int64(len(k.body)), Body: io.NopCloser(bytes.NewReader(k.body)),
 	}
-	b.WriteString("\r\n")
-	b.Write(k.body)
-	return b.Bytes(), nil
+	var b bytes.Buffer
+	err := written.Write(&b)
+	return b.Bytes(), err
 }
 
 // unmarshal reads what marshal wrote.
 func (names headers) unmarshal(data []byte, v any) error {
 	to, ok := v.(**Kept)
-	head, body, found := bytes.Cut(data, []byte("\r\n\r\n"))
-	if !ok || !found {
+	if !ok {
 		return errors.New("not an answer")
 	}
-	r := textproto.NewReader(bufio.NewReader(io.MultiReader(bytes.NewReader(head), strings.NewReader("\r\n\r\n"))))
-	line, err := r.ReadLine()
+	read, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(data)), nil)
 	if err != nil {
 		return err
 	}
-	status, err := strconv.Atoi(line)
-	if err != nil || status < 200 || status > 499 {
+	defer func() { _ = read.Body.Close() }()
+	body, err := io.ReadAll(read.Body)
+	switch {
+	case err != nil:
+		return err
+	case read.StatusCode < 200, read.StatusCode > 499:
 		return errors.New("not the status of a kept answer")
 	}
-	header, err := r.ReadMIMEHeader()
-	if err != nil {
-		return err
-	}
-	for name, values := range header {
+	for name, values := range read.Header {
 		switch {
 		case !slices.Contains(names, name): // another version kept it
-			delete(header, name)
+			delete(read.Header, name)
 		case slices.Equal(values, []string{""}):
-			header[name] = nil
+			read.Header[name] = nil
 		}
 	}
-	*to = &Kept{Status: status, Header: http.Header(header), body: body, whole: true}
+	*to = &Kept{Status: read.StatusCode, Header: read.Header, body: body, whole: true}
 	return nil
 }

@@ -8,20 +8,8 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// SyntaxError says what is wrong with a template, and where.
-type SyntaxError struct {
-	Template string
-	Column   int // 1-based, in bytes
-	Reason   string
-}
-
-// Error names the template, the column and the reason.
-func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("key template %q: column %d: %s", e.Template, e.Column, e.Reason)
-}
-
 // Parse reads a template. All text outside braces is literal and may be any UTF-8 but
-// braces. Its error is a *SyntaxError.
+// braces. Its error names the column, from 1, in bytes.
 func Parse[S any](text string, grammar Grammar[S]) (*Template[S], error) {
 	p := parser[S]{text: text, grammar: grammar}
 	if err := p.run(); err != nil {
@@ -135,5 +123,5 @@ func (p *parser[S]) bind(inner string) (Extract[S], error) {
 }
 
 func (p *parser[S]) fail(at int, reason string) error {
-	return &SyntaxError{Template: p.text, Column: at + 1, Reason: reason}
+	return fmt.Errorf("key template %q: column %d: %s", p.text, at+1, reason)
 }

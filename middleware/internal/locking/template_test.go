@@ -2,6 +2,7 @@ package locking
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -51,11 +52,7 @@ func TestParse_PointsAtTheColumn(t *testing.T) {
 	} {
 		parsed, err := Parse(template, testGrammar())
 		assert.Nil(t, parsed, template)
-		var syntax *SyntaxError
-		if assert.ErrorAs(t, err, &syntax, template) {
-			assert.ErrorContains(t, err, want, template)
-			assert.Equal(t, template, syntax.Template)
-		}
+		assert.EqualError(t, err, fmt.Sprintf("key template %q: %s", template, want))
 	}
 }
 
@@ -172,10 +169,6 @@ func FuzzTemplate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, template, a1, a2, a3, a4, b1, b2, b3, b4 string) {
 		parsed, err := Parse(template, fuzzGrammar())
 		if err != nil {
-			var syntax *SyntaxError
-			if !errors.As(err, &syntax) || syntax.Column < 1 || syntax.Column > len(template)+1 {
-				t.Fatalf("%q: %v", template, err)
-			}
 			return
 		}
 		a := &asked{values: [4]string{a1, a2, a3, a4}, used: map[int]string{}}
