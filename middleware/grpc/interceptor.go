@@ -32,14 +32,11 @@ func Unary(g *guard.Guard, methods Methods) grpc.UnaryServerInterceptor {
 		if row == nil {
 			return handler(ctx, req)
 		}
-		own, err := row.serve(ctx, req, &resp, func(ctx context.Context) (own error) {
-			resp, own = handler(ctx, req)
-			return own
+		err = row.serve(ctx, req, &resp, func(ctx context.Context) (err error) {
+			resp, err = handler(ctx, req)
+			return err
 		})
-		if err != nil {
-			return nil, err
-		}
-		return resp, own
+		return resp, err
 	}
 }
 
@@ -52,13 +49,7 @@ func Stream(g *guard.Guard, methods Methods) grpc.StreamServerInterceptor {
 		if row == nil {
 			return handler(srv, ss)
 		}
-		own, err := row.serve(ss.Context(), nil, nil, func(ctx context.Context) error {
-			return handler(srv, &stream{ss, ctx})
-		})
-		if err != nil {
-			return err
-		}
-		return own
+		return row.serve(ss.Context(), nil, nil, func(ctx context.Context) error { return handler(srv, &stream{ss, ctx}) })
 	}
 }
 
@@ -118,30 +109,40 @@ func split(name string) (service, method string, ok bool) {
 	return service, method, rooted && service != "" && method != "" && !strings.Contains(method, "/")
 }
 
-// serve calls work, which sets resp, under the locks of the call. own is what work returned; with an err, the
-// status of an error of guard, it does not count. resp is nil for a stream.
-func (m *method) serve(ctx context.Context, req any, resp *any, work func(context.Context) error) (own, err error) {
+// serve calls work, which sets resp, under the locks of the call. Where guard has an error, serve returns its status, and
+// clears resp. resp is nil for a stream.
+func (m *method) serve(ctx context.Context, req any, resp *any, work func(context.Context) error) error {
 	ctx = m.Context(ctx)
 	src := call{ctx, req}
 	if m.Skips(src) {
-		return work(ctx), nil
+		return work(ctx)
 	}
+	var own, err error
 	if m.once {
 		own, err = m.runOnce(ctx, src, resp, work)
 	} else {
 		own, err = m.Run(ctx, m.name, src, work)
 	}
 	if err == nil {
-		return own, nil
+		return own
 	}
+	if resp != nil {
+		*resp = nil
+	}
+	return m.refuse(ctx, err)
+}
+
+// refuse returns the status of guard's err, or what the program's hook makes of it. Without a hook, it logs an error that
+// no caller would see.
+func (m *method) refuse(ctx context.Context, err error) error {
 	if m.onError != nil {
 		if handled := m.onError(ctx, err); handled != nil {
-			return own, handled
+			return handled
 		}
 	} else if kind := locking.Classify(ctx, err).Kind; ownStatus(kind, err) == nil {
 		m.faults.Log(ctx, adapter.Name, m.name, kind.Fault(), err)
 	}
-	return own, StatusError(ctx, err)
+	return StatusError(ctx, err)
 }
 
 // Check says which rows lock nothing, as the server has no such method, which templates need what

@@ -25,16 +25,7 @@ func bindMetadata(name string) (locking.Extract[call], error) {
 	if !metadataName.MatchString(name) {
 		return nil, fmt.Errorf("%q is not the name of metadata", name)
 	}
-	return func(c call) (string, error) {
-		// A value given twice is refused: the handler could read another one than the lock.
-		switch values := metadata.ValueFromIncomingContext(c.ctx, name); len(values) {
-		case 0:
-			return "", nil
-		case 1:
-			return values[0], nil
-		}
-		return "", locking.Invalid("given more than once")
-	}, nil
+	return func(c call) (string, error) { return locking.Single(metadata.ValueFromIncomingContext(c.ctx, name)) }, nil
 }
 
 var errStream = errors.New("a stream has no request message when it begins: write {metadata:name}, or LockFunc")

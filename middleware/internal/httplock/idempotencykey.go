@@ -15,7 +15,7 @@ const maxIdempotencyKey = 255
 // idempotencyKey gives the value of the header Idempotency-Key: a string as RFC 8941 writes
 // one, in quotes, or, as many clients send it, bare. Both spellings of a key are one key.
 func idempotencyKey(r *http.Request) (string, error) {
-	value, err := single(r.Header["Idempotency-Key"])
+	value, err := locking.Single(r.Header["Idempotency-Key"])
 	if err != nil || value == "" {
 		return "", err
 	}

@@ -63,11 +63,11 @@ func bindHeader(name string) (extract, error) {
 	if name == "Host" {
 		return nil, errors.New("net/http has no Host header: write LockFunc, with r.Host")
 	}
-	return func(r *http.Request) (string, error) { return single(r.Header[name]) }, nil
+	return func(r *http.Request) (string, error) { return locking.Single(r.Header[name]) }, nil
 }
 
 func bindQuery(name string) (extract, error) {
-	return func(r *http.Request) (string, error) { return single(r.URL.Query()[name]) }, nil
+	return func(r *http.Request) (string, error) { return locking.Single(r.URL.Query()[name]) }, nil
 }
 
 func bindCookie(name string) (extract, error) {
@@ -82,17 +82,6 @@ func bindCookie(name string) (extract, error) {
 		}
 		return cookie.Value, nil
 	}, nil
-}
-
-// single refuses a value given twice: the handler could read another one than the lock.
-func single(values []string) (string, error) {
-	switch len(values) {
-	case 0:
-		return "", nil
-	case 1:
-		return values[0], nil
-	}
-	return "", locking.Invalid("given more than once")
 }
 
 func method(r *http.Request) (string, error) {

@@ -1,6 +1,7 @@
 package locking
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -8,120 +9,78 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// Parse reads a template. All text outside braces is literal and may be any UTF-8 but
-// braces. Its error names the column, from 1, in bytes.
+// Parse reads a template. All text outside braces is literal and may be any UTF-8 except braces. Its error names the
+// column, from 1, in bytes.
 func Parse[S any](text string, grammar Grammar[S]) (*Template[S], error) {
-	p := parser[S]{text: text, grammar: grammar}
-	if err := p.run(); err != nil {
-		return nil, err
+	t := &Template[S]{text: text}
+	if at, err := t.parse(grammar); err != nil {
+		return nil, fmt.Errorf("key template %q: column %d: %w", text, at+1, err)
 	}
-	return &Template[S]{text: text, parts: p.parts, tail: p.literal, size: p.size}, nil
+	return t, nil
 }
 
-type parser[S any] struct {
-	text    string
-	grammar Grammar[S]
-
-	parts   []part[S]
-	literal string // since the last placeholder
-	size    int    // of the shortest key
-	joined  string // the placeholder that no ':' has closed off yet
-}
-
-func (p *parser[S]) run() error {
-	if p.text == "" {
-		return p.fail(0, "is empty")
+// parse fills t. With an error, at is where it is.
+func (t *Template[S]) parse(grammar Grammar[S]) (at int, err error) {
+	if t.text == "" {
+		return 0, errors.New("is empty")
 	}
-	for at := 0; at < len(p.text); {
-		var err error
-		switch p.text[at] {
-		case '{':
-			at, err = p.placeholder(at)
-		case '}':
-			err = p.fail(at, "'}' without '{'")
-		default:
-			at, err = p.plain(at)
+	for i, r := range t.text {
+		if r == utf8.RuneError && !strings.HasPrefix(t.text[i:], string(utf8.RuneError)) {
+			return i, errors.New("not UTF-8")
 		}
+	}
+	joined := "" // the last placeholder, until a ':' follows
+	for {
+		t.tail, _, _ = strings.Cut(t.text[at:], "{")
+		if stray := strings.IndexByte(t.tail, '}'); stray >= 0 {
+			return at + stray, errors.New("'}' without '{'")
+		}
+		at, t.size = at+len(t.tail), t.size+len(t.tail)
+		if strings.Contains(t.tail, ":") {
+			joined = ""
+		}
+		if at == len(t.text) {
+			break
+		}
+		end := at + 1 + strings.IndexAny(t.text[at+1:], "{}")
+		switch {
+		case end == at:
+			return at, errors.New("'{' without '}'")
+		case t.text[end] == '{':
+			return end, errors.New("'{' inside a placeholder")
+		case joined != "": // without a ':' in between, ("ab", "c") and ("a", "bc") would make one key
+			return at, fmt.Errorf("%s needs a ':' between it and %s", t.text[at:end+1], joined)
+		}
+		joined = t.text[at : end+1]
+		extract, err := grammar.bind(t.text[at+1 : end])
 		if err != nil {
-			return err
+			return at + 1, err
 		}
-		if p.size > guard.MaxKeyLength {
-			return p.fail(at-1, fmt.Sprintf("every key is longer than %d bytes", guard.MaxKeyLength))
-		}
+		t.parts = append(t.parts, part[S]{literal: t.tail, placeholder: joined, extract: extract})
+		at, t.size = end+1, t.size+1
 	}
-	return nil
+	if t.size > guard.MaxKeyLength {
+		return at - 1, fmt.Errorf("every key is longer than %d bytes", guard.MaxKeyLength)
+	}
+	return 0, nil
 }
 
-// plain reads literal text and gives the place after it.
-func (p *parser[S]) plain(at int) (int, error) {
-	end := len(p.text)
-	if n := strings.IndexAny(p.text[at:], "{}"); n >= 0 {
-		end = at + n
-	}
-	p.literal = p.text[at:end]
-	for i := 0; i < len(p.literal); {
-		r, width := utf8.DecodeRuneInString(p.literal[i:])
-		if r == utf8.RuneError && width == 1 {
-			return 0, p.fail(at+i, "not UTF-8")
-		}
-		i += width
-	}
-	if strings.Contains(p.literal, ":") {
-		p.joined = ""
-	}
-	p.size += len(p.literal)
-	return end, nil
-}
-
-// placeholder reads "{…}" and gives the place after it.
-func (p *parser[S]) placeholder(at int) (int, error) {
-	length := strings.IndexAny(p.text[at+1:], "{}")
-	if length < 0 {
-		return 0, p.fail(at, "'{' without '}'")
-	}
-	end := at + 1 + length
-	if p.text[end] == '{' {
-		return 0, p.fail(end, "'{' inside a placeholder")
-	}
-	text := p.text[at : end+1]
-	if p.joined != "" {
-		// Without a ':' in between, ("ab", "c") and ("a", "bc") would make one key.
-		return 0, p.fail(at, fmt.Sprintf("%s needs a ':' between it and %s", text, p.joined))
-	}
-	extract, err := p.bind(text[1 : len(text)-1])
-	if err != nil {
-		return 0, p.fail(at+1, err.Error())
-	}
-	p.parts = append(p.parts, part[S]{literal: p.literal, placeholder: text, extract: extract})
-	p.literal, p.joined = "", text
-	p.size++
-	return end + 1, nil
-}
-
-func (p *parser[S]) bind(inner string) (Extract[S], error) {
-	if inner == "" {
-		return nil, fmt.Errorf("placeholder without a name")
-	}
-	if !utf8.ValidString(inner) {
-		return nil, fmt.Errorf("placeholder name is not UTF-8")
-	}
-	kind, name, hasKind := strings.Cut(inner, ":")
-	if !hasKind {
-		if extract, ok := p.grammar.Words[inner]; ok {
-			return extract, nil
-		}
-		return p.grammar.Bare(inner)
-	}
-	bind, ok := p.grammar.Kinds[kind]
+// bind returns the Extract of what stands between braces.
+func (g Grammar[S]) bind(placeholder string) (Extract[S], error) {
+	kind, name, hasKind := strings.Cut(placeholder, ":")
+	extract, isWord := g.Words[placeholder]
+	bind, isKind := g.Kinds[kind]
 	switch {
-	case !ok:
+	case placeholder == "":
+		return nil, errors.New("placeholder without a name")
+	case isWord:
+		return extract, nil
+	case !hasKind:
+		return g.Bare(placeholder)
+	case !isKind:
 		return nil, fmt.Errorf("no placeholder is of the kind %q", kind)
 	case name == "":
 		return nil, fmt.Errorf("placeholder without a name behind %q", kind+":")
 	}
 	return bind(name)
-}
-
-func (p *parser[S]) fail(at int, reason string) error {
-	return fmt.Errorf("key template %q: column %d: %s", p.text, at+1, reason)
 }

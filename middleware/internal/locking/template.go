@@ -122,6 +122,17 @@ func ValueErrorIn(err error) *ValueError {
 	return nil
 }
 
+// Single refuses a value given twice: the handler could read another one than the lock.
+func Single(values []string) (string, error) {
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	}
+	return "", Invalid("given more than once")
+}
+
 var (
 	errMissing = Invalid("missing or empty")
 	errNotUTF8 = Invalid("not UTF-8")

@@ -46,7 +46,7 @@ func TestParse_PointsAtTheColumn(t *testing.T) {
 		"{a}{b}":                         `column 4: {b} needs a ':' between it and {a}`,
 		"x:{a}-{b}":                      `column 7: {b} needs a ':' between it and {a}`,
 		"ok:\xff:{a}":                    `column 4: not UTF-8`,
-		"ok:{\xff}":                      `column 5: placeholder name is not UTF-8`,
+		"ok:{\xff}":                      `column 5: not UTF-8`,
 		strings.Repeat("x", 513):         `column 513: every key is longer than 512 bytes`,
 		strings.Repeat("x", 512) + "{a}": `column 515: every key is longer than 512 bytes`,
 	} {
