@@ -23,8 +23,8 @@ type Rule = guardhttp.Rule
 // Routes has the Rules of routes: method and full path, such as "POST /orders/:id/pay". Other requests pass untouched.
 type Routes map[string]Rule
 
-// KeyFunc is guardhttp.KeyFunc with an echo.Context, which it must not keep. An *echo.HTTPError is answered with its own
-// status and Message.
+// KeyFunc is guardhttp.KeyFunc with an echo.Context, which it must not keep. An *echo.HTTPError is answered with its
+// own status and Message.
 type KeyFunc func(c echo.Context) (string, error)
 
 // Lock is guardhttp.Lock.
@@ -47,8 +47,8 @@ func ParseKey(template string) (KeyFunc, error) {
 // Context returns the echo.Context of a request that a function of a Rule gets. It must not be kept.
 func Context(r *http.Request) echo.Context { return httplock.Native[echo.Context](r) }
 
-// Check returns an error that names each row without a route in e, which would lock nothing. Routes of e.Host count, too.
-// Call it before the server starts, or in a test.
+// Check returns an error that names each row without a route in e, which would lock nothing. Routes of e.Host count,
+// too. Call it before the server starts, or in a test.
 func Check(e *echo.Echo, routes Routes) error {
 	if e == nil {
 		return errors.New("guardecho: Check: no Echo")
@@ -78,8 +78,8 @@ func (config Config) ToMiddleware() (echo.MiddlewareFunc, error) {
 	}, nil
 }
 
-// Middleware runs handlers under the lock of rule, as guardhttp.Middleware does. The lock's Name is the method and path of
-// the route ("POST /orders/:id/pay") if no guard.Name is given.
+// Middleware runs handlers under the lock of rule, as guardhttp.Middleware does. The lock's Name is the method and path
+// of the route ("POST /orders/:id/pay") if no guard.Name is given.
 func Middleware(g *guard.Guard, rule Rule) echo.MiddlewareFunc {
 	middleware, err := Config{g, rule}.ToMiddleware()
 	if err != nil {
@@ -88,8 +88,8 @@ func Middleware(g *guard.Guard, rule Rule) echo.MiddlewareFunc {
 	return middleware
 }
 
-// Annotate is Middleware with a table, for Use of an Echo or a group; given to Echo.Pre, it answers 500. It also panics if
-// a row is malformed or given twice, or its template needs a path parameter that the row does not have.
+// Annotate is Middleware with a table, for Use of an Echo or a group; given to Echo.Pre, it answers 500. It also panics
+// if a row is malformed or given twice, or its template needs a path parameter that the row does not have.
 func Annotate(g *guard.Guard, routes Routes) echo.MiddlewareFunc {
 	table := httplock.NewTable(adapter, g, routes)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -149,7 +149,8 @@ func lock(route *httplock.Route, r *http.Request, c echo.Context, next echo.Hand
 	})
 }
 
-// source returns the request of c as http.ServeMux would hand it out, with the pattern and the path values of its route.
+// source returns the request of c as http.ServeMux would hand it out, with the pattern and the path values of its
+// route.
 func source(ctx context.Context, c echo.Context) *http.Request {
 	r := httplock.Request(ctx, c.Request(), c)
 	if c.Get(echo.ContextKeyHeaderAllow) == nil { // or else the route has another method
@@ -167,9 +168,9 @@ func with(inner *http.Request, c echo.Context, next echo.HandlerFunc) error {
 	return next(c)
 }
 
-// HTTPError turns an error of guard into the one that the package comment describes: Middleware does so by itself, this is
-// for locks taken in code. It returns nil, an *echo.HTTPError and an error that is not guard's as they are. Return its
-// result, as it sets headers. For a client that is gone it commits the response with status 499.
+// HTTPError turns an error of guard into the one that the package comment describes: Middleware does so by itself, this
+// is for locks taken in code. It returns nil, an *echo.HTTPError and an error that is not guard's as they are. Return
+// its result, as it sets headers. For a client that is gone it commits the response with status 499.
 func HTTPError(c echo.Context, err error) error {
 	if _, answered := err.(*echo.HTTPError); err == nil || answered { //nolint:errorlint // what is inside is not the answer
 		return err

@@ -303,8 +303,8 @@ func TestAnnotate_BeforeTheRouterIsLoggedOnce(t *testing.T) {
 	assert.Equal(t, []string{"guard: invalid lock key: the request has no route yet: Annotate belongs into Use, not into Pre"}, logged)
 }
 
-// An *echo.HTTPError below 500 is kept as what the Echo sends for it, and is not handled again; any other error has the next
-// request run the handler.
+// An *echo.HTTPError below 500 is kept as what the Echo sends for it, and is not handled again; any other error has the
+// next request run the handler.
 func TestOnce_ReturnedHTTPErrorsAreKept(t *testing.T) {
 	t.Parallel()
 	for status, runs := range map[int]int{http.StatusNotFound: 1, http.StatusUnprocessableEntity: 1, http.StatusConflict: 2, http.StatusBadGateway: 2} {

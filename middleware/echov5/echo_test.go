@@ -245,8 +245,8 @@ func TestHTTPError_LeavesOtherErrorsAlone(t *testing.T) {
 	assert.Same(t, converted, guardecho.HTTPError(c, converted))
 }
 
-// An *echo.HTTPError below 500 is kept as what the Echo sends for it, and is not handled again; any other error has the next
-// request run the handler.
+// An *echo.HTTPError below 500 is kept as what the Echo sends for it, and is not handled again; any other error has the
+// next request run the handler.
 func TestOnce_ReturnedHTTPErrorsAreKept(t *testing.T) {
 	t.Parallel()
 	for status, runs := range map[int]int{http.StatusNotFound: 1, http.StatusUnprocessableEntity: 1, http.StatusConflict: 2, http.StatusBadGateway: 2} {

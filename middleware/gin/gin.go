@@ -45,8 +45,8 @@ func ParseKey(template string) (KeyFunc, error) {
 // Context returns the gin.Context of a request that a function of a Rule gets. It must not be kept.
 func Context(r *http.Request) *gin.Context { return httplock.Native[*gin.Context](r) }
 
-// Check returns an error that names each row without a route in the Engine, which would lock nothing. Call it before the
-// server starts, or in a test.
+// Check returns an error that names each row without a route in the Engine, which would lock nothing. Call it before
+// the server starts, or in a test.
 func Check(engine *gin.Engine, routes Routes) error {
 	if engine == nil {
 		return errors.New("guardgin: Check: no Engine")
@@ -58,16 +58,16 @@ func Check(engine *gin.Engine, routes Routes) error {
 	return httplock.CheckRows(adapter, routes, func(method, path string) bool { return known[method+" "+path] })
 }
 
-// Middleware runs the handlers after it under the lock of rule, as guardhttp.Middleware does. The lock's Name is the method
-// and path of the route ("POST /orders/:id/pay") if no guard.Name is given.
+// Middleware runs the handlers after it under the lock of rule, as guardhttp.Middleware does. The lock's Name is the
+// method and path of the route ("POST /orders/:id/pay") if no guard.Name is given.
 func Middleware(g *guard.Guard, rule Rule) gin.HandlerFunc {
 	route := adapter.Must(g, rule)
 	return func(c *gin.Context) { serve(route, c) }
 }
 
-// Annotate is Middleware with a table, for an Engine or a group. Give it to Use before the routes are registered, as gin
-// wants all middleware. It also panics if a row is malformed or given twice, or its template needs a path parameter that
-// the row does not have.
+// Annotate is Middleware with a table, for an Engine or a group. Give it to Use before the routes are registered, as
+// gin wants all middleware. It also panics if a row is malformed or given twice, or its template needs a path parameter
+// that the row does not have.
 func Annotate(g *guard.Guard, routes Routes) gin.HandlerFunc {
 	table := httplock.NewTable(adapter, g, routes)
 	return func(c *gin.Context) {
@@ -127,8 +127,8 @@ func lock(route *httplock.Route, r *http.Request, c *gin.Context) (status int, r
 	return w.status, result
 }
 
-// source returns the request of c as http.ServeMux would hand it out, with the pattern and the path values of its route. A
-// wildcard has no slash in front of it.
+// source returns the request of c as http.ServeMux would hand it out, with the pattern and the path values of its
+// route. A wildcard has no slash in front of it.
 func source(ctx context.Context, c *gin.Context) *http.Request {
 	r := httplock.Request(ctx, c.Request, c)
 	r.Pattern = c.FullPath()

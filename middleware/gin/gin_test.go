@@ -276,7 +276,8 @@ func TestOnce_AnErrorThatALayerOutsideAnswersIsNotKept(t *testing.T) {
 	assert.Equal(t, 2, runs)
 }
 
-// HandleContext takes the answer's writer away: what it sends is not held back, and no part of it is taken for an answer.
+// HandleContext takes the answer's writer away: what it sends is not held back, and no part of it is taken for an
+// answer.
 func TestOnce_WhatHandleContextAnsweredIsNotKept(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusCreated, http.StatusBadGateway} {

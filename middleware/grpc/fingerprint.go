@@ -9,7 +9,8 @@ import (
 )
 
 // inOrder returns an encoded message with its fields, and those of the messages in it, in the order of their numbers.
-// Otherwise two versions of a service would encode one request in two ways: each puts the fields that it does not know last.
+// Otherwise two versions of a service would encode one request in two ways: each puts the fields that it does not know
+// last.
 func inOrder(encoded []byte, message protoreflect.MessageDescriptor) []byte {
 	type field struct {
 		number  protowire.Number

@@ -109,8 +109,8 @@ func split(name string) (service, method string, ok bool) {
 	return service, method, rooted && service != "" && method != "" && !strings.Contains(method, "/")
 }
 
-// serve calls work, which sets resp, under the locks of the call. Where guard has an error, serve returns its status, and
-// clears resp. resp is nil for a stream.
+// serve calls work, which sets resp, under the locks of the call. Where guard has an error, serve returns its status,
+// and clears resp. resp is nil for a stream.
 func (m *method) serve(ctx context.Context, req any, resp *any, work func(context.Context) error) error {
 	ctx = m.Context(ctx)
 	src := call{ctx, req}
@@ -132,8 +132,8 @@ func (m *method) serve(ctx context.Context, req any, resp *any, work func(contex
 	return m.refuse(ctx, err)
 }
 
-// refuse returns the status of guard's err, or what the program's hook makes of it. Without a hook, it logs an error that
-// no caller would see.
+// refuse returns the status of guard's err, or what the program's hook makes of it. Without a hook, it logs an error
+// that no caller would see.
 func (m *method) refuse(ctx context.Context, err error) error {
 	if m.onError != nil {
 		if handled := m.onError(ctx, err); handled != nil {

@@ -38,8 +38,8 @@ import (
 )
 
 // The driver of Once: shops in processes of their own charge orders over HTTP and gRPC, and are killed at any moment.
-// Their clients do not wait for long, and ask again at another shop. What was charged is known to a bank, which is in the
-// process of the test.
+// Their clients do not wait for long, and ask again at another shop. What was charged is known to a bank, which is in
+// the process of the test.
 const (
 	shopRedisEnv = "REDLATCH_TEST_SHOP_REDIS" // the address of Redis; the process is a shop
 	shopBankEnv  = "REDLATCH_TEST_SHOP_BANK"  // the URL of the bank
@@ -103,8 +103,8 @@ func (s *till) tell(what, order string, fence uint64) (answer string, err error)
 	return string(text), err
 }
 
-// charge charges an order, or, each eighth time, fails after it has taken that back. It is killed, and its client leaves,
-// at any moment.
+// charge charges an order, or, each eighth time, fails after it has taken that back. It is killed, and its client
+// leaves, at any moment.
 func (s *till) charge(ctx context.Context, order string) (receipt string, err error) {
 	fence, _ := guard.Fence(ctx)
 	if receipt, err = s.tell("charge", order, fence); err != nil {

@@ -206,7 +206,8 @@ func TestOnce_Misuse(t *testing.T) {
 	assert.ErrorContains(t, err, "does not go with a stream")
 }
 
-// The handler of a client that left, or ran out of time, pays and is recorded: the client asks again, and gets the response.
+// The handler of a client that left, or ran out of time, pays and is recorded: the client asks again, and gets the
+// response.
 func TestOnce_AClientThatLeftPaysOnce(t *testing.T) {
 	t.Parallel()
 	for name, leaving := range map[string]func(ctx context.Context, begun <-chan struct{}) (context.Context, context.CancelFunc){
@@ -251,8 +252,8 @@ func TestOnce_AClientThatLeftPaysOnce(t *testing.T) {
 	}
 }
 
-// Versions of a service add fields, in the middle, too. A retry that reaches another version gets the response: both have the same
-// fingerprint of what the client sent.
+// Versions of a service add fields, in the middle, too. A retry that reaches another version gets the response: both
+// have the same fingerprint of what the client sent.
 func TestOnce_AVersionThatLacksFieldsRepeatsTheResponse(t *testing.T) {
 	t.Parallel()
 	const old = `

@@ -47,8 +47,8 @@ func (r Rule) And(template string) Rule {
 	return r
 }
 
-// Value has value fill the placeholder {name} of the rule's templates. req is nil for a stream. It is called once a call for each
-// time the name stands in a template; its error is answered as that of a KeyFunc is.
+// Value has value fill the placeholder {name} of the rule's templates. req is nil for a stream. It is called once a
+// call for each time the name stands in a template; its error is answered as that of a KeyFunc is.
 func (r Rule) Value(name string, value func(ctx context.Context, req any) (string, error)) Rule {
 	var of func(c call) (string, error)
 	if value != nil {
@@ -58,18 +58,20 @@ func (r Rule) Value(name string, value func(ctx context.Context, req any) (strin
 	return r
 }
 
-// Once has a call of the key run once. Who calls again until keep has passed gets the same response, with the
-// header metadata idempotent-replayed: true: 1 ms to 366 days, counted from the end of the call. Only OK is kept,
-// without the metadata that the handler sent. The template must name the caller by metadata, unless SharedAnswer is set, or one caller
-// would get the response of another. Metadata that clients choose freely names nobody: have authentication check it.
+// Once has a call of the key run once. Who calls again until keep has passed gets the same response, with the header
+// metadata idempotent-replayed: true: 1 ms to 366 days, counted from the end of the call. Only OK is kept, without the
+// metadata that the handler sent. The template must name the caller by metadata, unless SharedAnswer is set, or one
+// caller would get the response of another. Metadata that clients choose freely names nobody: have authentication check
+// it.
 //
 //	guardgrpc.Lock("pay:{metadata:x-tenant}:{metadata:idempotency-key}").Once(24 * time.Hour)
 //
 // The handler's context ends with the lock, and neither with the client nor with its deadline. The fingerprint is the
-// method and the request. After a crash, the next call runs, and learns of it by
-// guard.Interrupted; with guard.AtMostOnce, none runs. A response of more than guard.MaxResult, 64 KiB by
-// default, or one that is no protocol buffer, is not kept. The first key keeps the response; those of And are locked while the handler runs. Once goes without guard.Limit and
-// guard.Shared, and with no stream, as Check says. guard.Fingerprint and guard.Encoding have no effect.
+// method and the request. After a crash, the next call runs, and learns of it by guard.Interrupted; with
+// guard.AtMostOnce, none runs. A response of more than guard.MaxResult, 64 KiB by default, or one that is no protocol
+// buffer, is not kept. The first key keeps the response; those of And are locked while the handler runs. Once goes
+// without guard.Limit and guard.Shared, and with no stream, as Check says. guard.Fingerprint and guard.Encoding have no
+// effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	r.rule = r.rule.Once(keep, opts)
 	return r

@@ -14,16 +14,15 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// Routes says for patterns of an http.ServeMux which locks their requests take.
+// Routes has the Rules of patterns of an http.ServeMux.
 type Routes map[string]Rule
 
-// Annotate is Middleware with a table. A row is a pattern exactly as mux was given it, and applies
-// to the requests that mux serves by that pattern. A row for a pattern that mux does not have
-// locks nothing: see Check. The lock's Name is the row.
+// Annotate is Middleware with a table. A row is a pattern exactly as mux was given it, and applies to the requests that
+// mux serves by that pattern. A row for a pattern that mux does not have locks nothing: see Check. The lock's Name is
+// the row.
 //
-// It panics if mux is nil, a row's pattern is malformed, its rule has no key or an option out of
-// its bounds, or the template of its rule has a placeholder for a path value that the pattern has
-// not. Later changes of the map have no effect.
+// It panics if mux is nil, a row's pattern is malformed, its rule has no key or an option out of its bounds, or its
+// template needs a path value that the pattern does not have. Later changes of the map have no effect.
 func Annotate(g *guard.Guard, mux *http.ServeMux, routes Routes) http.Handler {
 	if mux == nil {
 		panic("guardhttp: no mux")
@@ -42,14 +41,14 @@ func Annotate(g *guard.Guard, mux *http.ServeMux, routes Routes) http.Handler {
 	})
 }
 
-// row serves the requests of a pattern under its lock. They come by a ServeMux that has that pattern and nothing
-// else, because only a ServeMux sets path values. It redirects what the program's would redirect.
+// row serves the requests of a pattern under its lock. Its ServeMux has that pattern and no other, as only a ServeMux
+// sets path values. It redirects what the program's would redirect.
 type row struct {
 	route *httplock.Route
 	mux   *http.ServeMux
 }
 
-// handlerKey is that of the handler which the program's mux has for a request.
+// handlerKey is the context key of the handler that the program's mux has for a request.
 type handlerKey struct{}
 
 func newRow(g *guard.Guard, pattern string, rule Rule) (*row, error) {
@@ -64,8 +63,8 @@ func newRow(g *guard.Guard, pattern string, rule Rule) (*row, error) {
 	return &row{route, mux}, nil
 }
 
-// Check returns which rows lock nothing, as mux does not have their pattern: its error names each.
-// Call it when the routes are registered, before the server starts, or in a test.
+// Check returns an error that names each row whose pattern mux does not have, which would lock nothing. Call it before
+// the server starts, or in a test.
 func Check(mux *http.ServeMux, routes Routes) error {
 	if mux == nil {
 		return errors.New("guardhttp: Check: no mux")
@@ -78,8 +77,8 @@ func Check(mux *http.ServeMux, routes Routes) error {
 	})
 }
 
-// muxHas says whether mux was given a pattern. A ServeMux does not list its patterns, so it is
-// asked for made-up requests that only this one should match.
+// muxHas reports whether mux was given a pattern. A ServeMux does not list its patterns, so muxHas asks it for made-up
+// requests that only this pattern should match.
 func muxHas(mux *http.ServeMux, pattern string) bool {
 	return slices.ContainsFunc(samples(pattern), func(r *http.Request) bool {
 		_, chosen := mux.Handler(r)
@@ -89,10 +88,10 @@ func muxHas(mux *http.ServeMux, pattern string) bool {
 
 var wildcard = regexp.MustCompile(`\{[^{}]*\}`)
 
-// samples gives requests that a pattern matches, and hardly another one. In them, its
-// wildcards stand for themselves: nobody has a route of its own for the order "{id}".
+// samples returns requests that a pattern matches, and hardly another pattern. In them, its wildcards stand for
+// themselves: no program has a route of its own for the order "{id}".
 func samples(pattern string) (all []*http.Request) {
-	method, rest := "SAMPLE", pattern // what has a method of its own is another pattern
+	method, rest := "SAMPLE", pattern // a pattern with a method is another pattern
 	if at := strings.IndexAny(pattern, " \t"); at >= 0 {
 		method, rest = pattern[:at], strings.TrimLeft(pattern[at:], " \t")
 	}

@@ -1,13 +1,12 @@
-// Package guardhttp locks net/http routes: while one request works on a key, another
-// one for the same key waits, or gets the answer that the resource is busy, in whichever process
-// it arrived.
+// Package guardhttp locks net/http routes: while one request works on a key, another request for the same key waits, or
+// is answered that the resource is busy, in whichever process it arrived.
 //
 //	pay := guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))
 //	mux.Handle("POST /orders/{id}/pay", pay(handler))
 //
-// Middleware is for one route, of http.ServeMux or of any router that sets path values, as
-// chi does. Annotate is for many routes of a ServeMux. Put the lock inside of authentication,
-// rate limiting and http.TimeoutHandler, and outside of the transaction.
+// Middleware is for one route, of http.ServeMux or of any router that sets path values, as chi does. Annotate is for
+// many routes of a ServeMux. Put the lock inside of authentication, rate limiting and http.TimeoutHandler, and outside
+// of the transaction.
 //
 // # Keys
 //
@@ -18,16 +17,14 @@
 //	{method}              method of the request
 //	{idempotency-key}     header Idempotency-Key, quoted or bare, of 1 to 255 bytes
 //
-// Values are escaped as in guard.JoinKey. A value that is missing, empty, not UTF-8, too long
-// or given twice (header and query) is answered 400; so is a path value of which the URL does
-// not say whether it was decoded. Two placeholders need a ':' between them. Do not use a value that clients
-// choose freely, such as a header, as the whole key: join it with their tenant, for example.
+// Values are escaped as in guard.JoinKey. A value that is missing, empty, not UTF-8, too long or given twice (header
+// and query) is answered 400; so is a path value if the URL does not say whether it was decoded. Two placeholders need
+// a ':' between them. Join a value that clients choose freely, such as a header, with their tenant, for example.
 //
 // # Answers
 //
-// Where the handler does not run, and where its lock was lost before anything was sent, the
-// answer is problem+json (RFC 9457) with a code and Cache-Control: no-store. The error, the
-// key and the holder are never part of it.
+// Where the handler does not run, and where its lock was lost before anything was sent, the answer is problem+json (RFC
+// 9457) with a code and Cache-Control: no-store. The error, the key and the holder are never part of it.
 //
 //	lock_busy               409, Retry-After   busy, not waited for
 //	lock_wait_timeout       409, Retry-After   busy for as long as Wait says
@@ -56,21 +53,18 @@
 //	body_too_large               413                the body has more than 1 MiB
 //	body_unreadable              400                the body could not be read
 //
-// A 500 that the program is to blame for is logged by slog.Default(), once for each route
-// and fault, and so is each loss that came after an answer had begun that is no error. With Rule.OnError
-// nothing is logged: the error goes there, and the LostError in it has the key.
+// A 500 that is a fault of the program is logged by slog.Default(), once for each route and fault. So is each loss that
+// came after a success had begun. With Rule.OnError nothing is logged: the error goes there, and the LostError in it
+// has the key.
 //
 // # Handlers
 //
-// The request's context descends from the lease's: it ends when the lock is lost, with
-// a *guard.LostError as its cause, and carries the Guard, so that guard.WithLock takes
-// further locks. Panics pass untouched and release the lock.
+// The request's context descends from the lease's: it ends when the lock is lost, with a *guard.LostError as its cause,
+// and carries the Guard, so that guard.WithLock takes further locks. Panics pass and release the lock.
 //
-// A lost lock is never a success. The handler's status is held back until a body follows, it
-// is flushed, or the handler has returned; if the lock is lost by then, the client gets
-// lock_lost, without any header that the handler had set, and Write returns the
-// *guard.LostError. An error status of the handler's own is sent all the same. The
-// ResponseWriter can do what the original can, such as http.Flusher and http.Hijacker. One thing
-// it cannot: http.MaxBytesReader, given this ResponseWriter, refuses the rest of a body, but does not have
-// net/http close the connection after the answer. Limit bodies outside of the lock.
+// A lost lock is never a success. The handler's status is held back until a body follows, it is flushed, or the handler
+// has returned. If the lock is lost by then, the client gets lock_lost, without any header of the handler, and Write
+// returns the *guard.LostError. An error status of the handler is sent all the same. The ResponseWriter can do what the
+// original can, such as http.Flusher and http.Hijacker, except that http.MaxBytesReader, given this ResponseWriter,
+// does not have net/http close the connection after the answer. Limit bodies outside of the lock.
 package guardhttp

@@ -321,7 +321,8 @@ func ExampleRule_Value() {
 	// Output: held: true
 }
 
-// One payment of an order at a time, whatever the key of the request is, and the first answer for each request that comes again.
+// One payment of an order at a time, whatever the key of the request is, and the first answer for each request that
+// comes again.
 func ExampleRule_Once_and() {
 	g := newGuard()
 	defer g.Close()

@@ -11,10 +11,10 @@ import (
 
 var adapter = &httplock.Adapter{Name: "guardhttp"}
 
-// Middleware runs handlers under the lock of rule. With a nil g, the Guard in the request's
-// context locks, or else the one given to guard.SetDefault. The lock's Name is the pattern
-// of the route if no guard.Name is given, and its Wait is 2 seconds if neither the rule nor
-// the Guard set one. It panics if the rule has no key or an option is out of its bounds.
+// Middleware runs handlers under the lock of rule. With a nil g, the Guard in the request's context locks, or else the
+// one given to guard.SetDefault. The lock's Name is the pattern of the route if no guard.Name is given, and its Wait is
+// 2 seconds if neither the rule nor the Guard set one. It panics if the rule has no key or an option is out of its
+// bounds.
 func Middleware(g *guard.Guard, rule Rule) func(http.Handler) http.Handler {
 	route := adapter.Must(g, rule)
 	return func(next http.Handler) http.Handler {
@@ -29,7 +29,7 @@ func Middleware(g *guard.Guard, rule Rule) func(http.Handler) http.Handler {
 	}
 }
 
-// serve has next serve r, whose context is that of route, under the lock of route.
+// serve has next serve r under the lock of route. The context of r is one of Route.Context.
 func serve(route *httplock.Route, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if route.Skips(r) {
 		next.ServeHTTP(w, r)
@@ -48,10 +48,9 @@ func serve(route *httplock.Route, w http.ResponseWriter, r *http.Request, next h
 	}
 }
 
-// WriteError answers an error of guard as the package comment lists it. Middleware does
-// so by itself; this is for locks taken in code. An error that is not guard's is answered 500
-// without a code, a nil err not at all. If w is known to be written to already, as it is inside of
-// Middleware with the request's context, nothing is written.
+// WriteError answers an error of guard as the package comment lists it: Middleware does so by itself, this is for locks
+// taken in code. It answers 500 without a code for an error that is not guard's, and nothing for nil. It writes nothing
+// if w was written to, as far as w or, inside of Middleware, the request's context knows.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil && !httplock.Written(r.Context(), w) {
 		httplock.Of(r.Context(), err, nil).Write(w, r.Method)

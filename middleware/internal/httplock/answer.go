@@ -12,8 +12,9 @@ import (
 )
 
 // Answer stands between one handler and its client. It holds the status back until a body follows, it is flushed, or
-// the handler has returned, so that a lock that is lost before anything was sent can still be answered. It is used by one goroutine at a time. Adapters whose
-// framework has a ResponseWriter of its own call its methods, the others use Writer.
+// the handler has returned, so that a lock that is lost before anything was sent can still be answered. It is used by
+// one goroutine at a time. Adapters whose framework has a ResponseWriter of its own call its methods, the others use
+// Writer.
 type Answer struct {
 	http.ResponseWriter
 	ctx    context.Context //nolint:containedctx // lives for one request; nil before the handler starts

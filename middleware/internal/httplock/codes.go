@@ -6,8 +6,8 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// The table of answers. The code is the error's own (locking.Outcome), filled in later, as is Retry-After. The texts do not say that nothing was done: the error of a
-// lock taken in code may come from the middle of the work.
+// The table of answers. The code is the error's own (locking.Outcome), filled in later, as is Retry-After. The texts do
+// not say that nothing was done: the error of a lock taken in code may come from the middle of the work.
 var table = map[locking.Kind]Problem{
 	locking.Foreign:   {Type: "about:blank", Title: "Internal Server Error", Status: http.StatusInternalServerError},
 	locking.Cancelled: {Status: StatusClientClosed},

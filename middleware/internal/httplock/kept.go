@@ -20,7 +20,8 @@ const (
 // headers are the names of headers, as http.CanonicalHeaderKey has them.
 type headers []string
 
-// keptHeaders describe the body, and how a client may use it. All others are for the client that was answered, or are set again.
+// keptHeaders describe the body, and how a client may use it. All others are for the client that was answered, or are
+// set again.
 var keptHeaders = headers{
 	"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Content-Location", "Location", "Etag",
 	"Last-Modified", "Link", "Vary", "Retry-After", "Cache-Control", "Content-Security-Policy", "X-Content-Type-Options",
@@ -48,7 +49,8 @@ func keepable(more []string) (headers, error) {
 	return all, nil
 }
 
-// notKept are statuses of the moment, of the caller, or of the headers of its request: another try may have another answer.
+// notKept are statuses of the moment, of the caller, or of the headers of its request: another try may have another
+// answer.
 var notKept = []int{
 	http.StatusPartialContent, http.StatusNotModified,
 	http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,

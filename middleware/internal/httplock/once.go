@@ -44,8 +44,8 @@ func (l *Route) serveOnce(result *Result, r *http.Request, next func(context.Con
 	result.Err = err
 }
 
-// fingerprint is of all in which requests differ, except headers: a retry has other headers. The route is the program's: another
-// version may call it by another name.
+// fingerprint is of all in which requests differ, except headers: a retry has other headers. The route is the
+// program's: another version may call it by another name.
 func (l *Route) fingerprint(w http.ResponseWriter, r *http.Request) (guard.OnceOption, error) {
 	body, err := takeBody(w, r)
 	if err != nil {

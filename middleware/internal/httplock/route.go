@@ -42,8 +42,8 @@ type Rule struct {
 	Fingerprint func(r *http.Request) ([]byte, error) // what tells requests of one key apart, beside method and path; nil for query and body
 }
 
-// RuleOf returns what a guardhttp.Rule holds. Package guardhttp sets it when it is initialized; its type is any, as guardhttp
-// imports this package.
+// RuleOf returns what a guardhttp.Rule holds. Package guardhttp sets it when it is initialized; its type is any, as
+// guardhttp imports this package.
 var RuleOf func(rule any) Rule
 
 // Bind makes a guardhttp.Rule one of g, or says what is wrong with it.
@@ -100,8 +100,8 @@ type Result struct {
 // Unfit reports whether Err says that the key template needs what the route of the request does not have.
 func (r *Result) Unfit() bool { return r.Err != nil && r.Outcome.Kind == locking.KeyUnfit }
 
-// Serve calls next under the locks of r, which is as http.ServeMux hands it out, and has a context of Route.Context. The
-// lock has that name, unless the Rule has another name. next gets the context of the lease, and must write to a.
+// Serve calls next under the locks of r, which is as http.ServeMux hands it out, and has a context of Route.Context.
+// The lock has that name, unless the Rule has another name. next gets the context of the lease, and must write to a.
 func (l *Route) Serve(a *Answer, r *http.Request, name string, next func(context.Context) error) Result {
 	result := Result{Answer: a, name: name}
 	if l.Keeps() {
@@ -121,9 +121,9 @@ func (l *Route) Serve(a *Answer, r *http.Request, name string, next func(context
 	return result
 }
 
-// Handled reports whether the request needs no answer of the adapter: it repeats the answer of an earlier request, or gives
-// result.Err to the program's hook. Without a hook, it logs an error that no caller would see. The Answer may be Sent
-// where it returns false.
+// Handled reports whether the request needs no answer of the adapter: it repeats the answer of an earlier request, or
+// gives result.Err to the program's hook. Without a hook, it logs an error that no caller would see. The Answer may be
+// Sent where it returns false.
 func (l *Route) Handled(w http.ResponseWriter, r *http.Request, result *Result) bool {
 	a, err, hook := result.Answer, result.Err, l.rule.OnError
 	switch {

@@ -37,7 +37,8 @@ func (t Table) add(a *Adapter, g *guard.Guard, name string, rule any) error {
 	return err
 }
 
-// BindRow is Bind for a route of a pattern. It also returns an error if the pattern lacks what the Rule's templates need.
+// BindRow is Bind for a route of a pattern. It also returns an error if the pattern lacks what the Rule's templates
+// need.
 func (a *Adapter) BindRow(g *guard.Guard, rule any, pattern string) (*Route, error) {
 	route, err := a.Bind(g, rule)
 	if err == nil {
@@ -61,7 +62,8 @@ func CheckRows[R any](a *Adapter, rows map[string]R, serves func(method, path st
 	})
 }
 
-// parseRoute takes "POST /orders/:id/pay" apart. The path begins with a slash, which routers add to a route without one.
+// parseRoute takes "POST /orders/:id/pay" apart. The path begins with a slash, which routers add to a route without
+// one.
 func parseRoute(name string) (method, path string, err error) {
 	method, path, ok := strings.Cut(name, " ")
 	switch {

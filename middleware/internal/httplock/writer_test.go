@@ -228,7 +228,8 @@ func TestWriter_FlushFurtherInSendsTheStatus(t *testing.T) {
 	require.ErrorIs(t, http.NewResponseController(cannot).Flush(), http.ErrNotSupported)
 }
 
-// A controller finds what is further in, through the Answer itself, and through its Writer, which is the same each time.
+// A controller finds what is further in, through the Answer itself, and through its Writer, which is the same each
+// time.
 func TestWriter_IsUnwrapped(t *testing.T) {
 	t.Parallel()
 	for _, through := range []func(a *Answer) http.ResponseWriter{

@@ -44,8 +44,8 @@ func (r Rule[S]) checkOnce() error {
 	return guardhook.CheckOnce(r.once.keep, slices.Concat(onceOptions(r.options), r.once.options))
 }
 
-// namesCaller says whether a placeholder stands for something that tells callers apart, as what the program fills in does. An
-// idempotency key does not: two callers may choose the same.
+// namesCaller says whether a placeholder stands for something that tells callers apart, as what the program fills in
+// does. An idempotency key does not: two callers may choose the same.
 func (r Rule[S]) namesCaller(placeholder string) bool {
 	kind, name, _ := strings.Cut(placeholder, ":")
 	return r.values[placeholder] != nil || slices.Contains(r.adapter.Callers, kind) && !strings.EqualFold(name, "Idempotency-Key")
@@ -54,15 +54,16 @@ func (r Rule[S]) namesCaller(placeholder string) bool {
 // ErrFailed is what work returns that failed without an error of its own: nothing is kept.
 var ErrFailed = errors.New("work failed")
 
-// InProgressError is the error of a lock that is busy because an earlier call with the same key of Once is being worked on.
+// InProgressError is the error of a lock that is busy because an earlier call with the same key of Once is being worked
+// on.
 type InProgressError struct{ error } // has a *guard.BusyError
 
 // Unwrap returns the *guard.BusyError.
 func (e *InProgressError) Unwrap() error { return e.error }
 
-// RunOnce is Locker.Run for a Rule with Once. The result is kept by the first key; the others are locked while work runs. v
-// is what work returned, now or, if replayed, in an earlier call. extra is applied last. work's own error is nil where work
-// returned ErrFailed. Work that did nothing returns guardhook.ErrNotBegun.
+// RunOnce is Locker.Run for a Rule with Once. The result is kept by the first key; the others are locked while work
+// runs. v is what work returned, now or, if replayed, in an earlier call. extra is applied last. work's own error is
+// nil where work returned ErrFailed. Work that did nothing returns guardhook.ErrNotBegun.
 func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 	work func(context.Context) (T, error), extra ...guard.OnceOption,
 ) (v T, replayed bool, own, err error) {

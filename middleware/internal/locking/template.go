@@ -24,9 +24,9 @@ type Grammar[S any] struct {
 	Bare  Bind[S]               // {name}, for every name that is not a word
 }
 
-// Template makes lock keys from text with placeholders in braces, such as "tenant:{header:X-Tenant}:order:{id}".
-// Two different tuples of values never give the same key: values are escaped as in guard.JoinKey, an empty value is
-// an error, and there is at most one placeholder between two ':'. A Template does not change and may be used concurrently.
+// Template makes lock keys from text with placeholders in braces, such as "tenant:{header:X-Tenant}:order:{id}". Two
+// different tuples of values never give the same key: values are escaped as in guard.JoinKey, an empty value is an
+// error, and there is at most one placeholder between two ':'. A Template does not change and may be used concurrently.
 type Template[S any] struct {
 	text  string // as it was given
 	parts []part[S]
@@ -49,7 +49,8 @@ func (t *Template[S]) Placeholders() []string {
 	return all
 }
 
-// Spells says whether the template has :name as text, as routers write their parameters, and no placeholder of that name.
+// Spells says whether the template has :name as text, as routers write their parameters, and no placeholder of that
+// name.
 func (t *Template[S]) Spells(name string) bool {
 	return strings.Contains(t.text+":", ":"+name+":") && !strings.Contains(t.text, "{"+name+"}") && !strings.Contains(t.text, ":"+name+"}")
 }
