@@ -99,20 +99,6 @@ func TestCheck_NamesRowsThatNoTaskHas(t *testing.T) {
 	assert.NoError(t, guardasynq.Check(nil, nil))
 }
 
-// handlerType is a handler that is no asynq.HandlerFunc.
-type handlerType struct{}
-
-func (handlerType) ProcessTask(context.Context, *asynq.Task) error { return errOwn }
-
-func TestMiddleware_Handlers(t *testing.T) {
-	t.Parallel()
-	for _, mw := range []asynq.MiddlewareFunc{lockOrders(guardtest.NewMemoryGuard(t)), guardasynq.Annotate(nil, nil)} {
-		assert.PanicsWithValue(t, "guardasynq: no handler", func() { mw(nil) })
-		assert.PanicsWithValue(t, "guardasynq: no handler", func() { mw(asynq.HandlerFunc(nil)) })
-		assert.Same(t, errOwn, mw(handlerType{}).ProcessTask(t.Context(), task()))
-	}
-}
-
 // A KeyFunc gives a task up with asynq.SkipRetry.
 func TestKeyFunc_SkipRetry(t *testing.T) {
 	t.Parallel()

@@ -17,13 +17,9 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
 
-// handlers locks tasks by what of returns for them: a Locker, or nil, and the name of the lock. Asynq calls the function that it
-// returns for every task: it does nothing but make a closure.
+// handlers locks tasks. of returns a task's Locker, or nil, and the name of its lock.
 func handlers(of func(*asynq.Task) (l *tasklock.Locker, name string)) asynq.MiddlewareFunc {
 	return func(next asynq.Handler) asynq.Handler {
-		if f, ok := next.(asynq.HandlerFunc); next == nil || ok && f == nil {
-			panic("guardasynq: no handler")
-		}
 		return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 			if l, name := of(t); l != nil {
 				return process(ctx, l, name, t, next)
@@ -37,24 +33,28 @@ func process(ctx context.Context, l *tasklock.Locker, name string, t *asynq.Task
 	id, _ := asynq.GetTaskID(ctx)
 	queue, _ := asynq.GetQueueName(ctx)
 	header := func(name string) string { return t.Headers()[name] }
-	task := Task{Kind: t.Type(), ID: id, Queue: queue, Payload: t.Payload(), Header: header, Native: t}
-	w := &tasklock.Work{Task: task, Name: name, Do: func(ctx context.Context) error { return next.ProcessTask(ctx, t) }}
+	a := &attempt{locks: l}
+	a.Name = name
+	a.Task = Task{Kind: t.Type(), ID: id, Queue: queue, Payload: t.Payload(), Header: header, Native: t}
+	a.Do = func(held context.Context) error {
+		if a.timer != nil && !a.timer.Stop() {
+			return guardhook.ErrNotBegun
+		}
+		return next.ProcessTask(held, t)
+	}
 	if !l.IsOnce() {
-		return l.Process(ctx, w, func(ctx context.Context, w *tasklock.Work) (own, err error) { return run(ctx, l, w) }, settle)
+		return l.Process(ctx, &a.Work, a.run, settle)
 	}
 	left := &result{task: t}
-	w.Result, w.Do = left.encoding(), func(ctx context.Context) error {
-		return next.ProcessTask(context.WithValue(ctx, resultKey{}, left), t)
+	a.Result = left.encoding()
+	err := l.Process(context.WithValue(ctx, resultKey{}, left), &a.Work, a.run, settle)
+	if err == nil && len(left.kept) > 0 {
+		_, err = left.Write(left.kept)
 	}
-	return l.Process(ctx, w, func(ctx context.Context, w *tasklock.Work) (own, err error) {
-		if own, err = run(ctx, l, w); own == nil && err == nil {
-			own = left.again()
-		}
-		return own, err
-	}, settle)
+	return err
 }
 
-// settle gives err the meaning for asynq that the strategy wants.
+// settle marks err for asynq as the strategy says.
 func settle(s Strategy, err error) error {
 	switch s {
 	case Drop:
@@ -65,27 +65,35 @@ func settle(s Strategy, err error) error {
 	return err
 }
 
-// run does w under its locks. It returns what the handler returned (own), or why the handler did not run or ran in vain (err). It
-// gives up on the lock a little before the task's deadline: at the deadline itself asynq would not listen any more, and count a
-// failure. A task that has no retry left is archived by asynq on any error. So run tries until then, also while Redis is down or
-// the Guard closed: when the process shuts down, asynq puts the task back into its queue meanwhile.
-func run(ctx context.Context, l *tasklock.Locker, w *tasklock.Work) (own, err error) {
+// attempt is the work on a task.
+type attempt struct {
+	tasklock.Work
+	locks *tasklock.Locker
+	timer *time.Timer // ends the wait for the lock; nil if the task has no deadline
+}
+
+// run does the work under its locks. It returns the error of the handler (own), or why the handler did not run or ran in vain
+// (err). It gives up on the lock a little before the task's deadline: at the deadline asynq stops listening and counts a
+// failure. Asynq archives a task that has no retry left on any error. For such a task, run tries again until then, also while
+// Redis is down or the Guard closed: when the process shuts down, asynq puts the task back into its queue meanwhile.
+func (a *attempt) run(ctx context.Context, w *tasklock.Work) (own, err error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return l.Run(ctx, w)
+		return a.locks.Run(ctx, w)
 	}
 	end := deadline.Add(-min(time.Until(deadline)/10, time.Second))
 	retried, known := asynq.GetRetryCount(ctx)
 	retries, _ := asynq.GetMaxRetry(ctx)
-	last := known && retried >= retries
-	var opts []guard.LockOption
-	if last && l.WaitsOn() {
-		opts = append(opts, guard.Wait(guard.Forever))
+	if !known || retried < retries {
+		return a.runBefore(ctx, end)
+	}
+	if a.locks.WaitsOn() {
+		a.Options = []guard.LockOption{guard.Wait(guard.Forever)}
 	}
 	for {
-		own, err = runBefore(ctx, end, l, w, opts)
+		own, err = a.runBefore(ctx, end)
 		pause, passes := locking.RetryAfter(err)
-		if !last || !passes || l.Verdict(err) != Retry || time.Until(end) < pause {
+		if !passes || a.locks.Verdict(err) != Retry || time.Until(end) < pause {
 			return own, err
 		}
 		select {
@@ -99,26 +107,17 @@ func run(ctx context.Context, l *tasklock.Locker, w *tasklock.Work) (own, err er
 // errLate ends a wait for the lock.
 var errLate = errors.New("no answer in the time that the task has left")
 
-// runBefore does w under locks that are there before end.
-func runBefore(ctx context.Context, end time.Time, l *tasklock.Locker, w *tasklock.Work, opts []guard.LockOption) (own, err error) {
-	waiting, giveUp := context.WithCancelCause(ctx)
+// runBefore does the work under locks that it gets before end.
+func (a *attempt) runBefore(ctx context.Context, end time.Time) (own, err error) {
+	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	timer := time.AfterFunc(time.Until(end), func() { giveUp(errLate) })
-	defer timer.Stop()
-	inTime := *w
-	inTime.Do = func(held context.Context) error {
-		if !timer.Stop() {
-			return guardhook.ErrNotBegun
-		}
-		return w.Do(held)
-	}
-	own, err = l.RunWith(waiting, &inTime, opts...)
-	var busy *guard.BusyError
-	switch {
-	case errors.Is(own, guardhook.ErrNotBegun):
-	case own != nil || !errors.Is(err, errLate) || errors.Is(err, guard.ErrKey):
+	a.timer = time.AfterFunc(time.Until(end), func() { giveUp(errLate) })
+	defer a.timer.Stop()
+	own, err = a.locks.Run(ctx, &a.Work)
+	if !errors.Is(own, guardhook.ErrNotBegun) && (own != nil || !errors.Is(err, errLate) || errors.Is(err, guard.ErrKey)) {
 		return own, err
-	case errors.As(err, &busy): // as if the wait were used up
+	}
+	if busy, ok := errors.AsType[*guard.BusyError](err); ok { // as if the wait were used up
 		usedUp := *busy
 		usedUp.Err = nil
 		return nil, &usedUp
@@ -126,9 +125,9 @@ func runBefore(ctx context.Context, end time.Time, l *tasklock.Locker, w *tasklo
 	return nil, &guard.StoreError{Op: "acquire", Err: errLate}
 }
 
-// ResultWriter returns a writer of the result of t, for handlers under a Rule with Once; ctx is the handler's. What was written
-// last is kept, and becomes the result of each task that is acknowledged later without its handler. What a handler writes by
-// t.ResultWriter itself is not kept. For a task without a ResultWriter, as in a test, it only keeps.
+// ResultWriter returns a writer of the result of t, for handlers under a Rule with Once; ctx is the handler's. The record keeps
+// the data of the last Write, and gives it to each task that is acknowledged later without its handler. The record does not have
+// data that the handler wrote to t.ResultWriter. A task without a ResultWriter, as in a test, is only recorded.
 func ResultWriter(ctx context.Context, t *asynq.Task) io.Writer {
 	if r, ok := ctx.Value(resultKey{}).(*result); ok && r.task == t {
 		return r
@@ -138,12 +137,12 @@ func ResultWriter(ctx context.Context, t *asynq.Task) io.Writer {
 
 type resultKey struct{}
 
-// result is what a handler leaves for those who ask for the task's result.
+// result is the result of a task.
 type result struct {
 	task    *asynq.Task
-	kept    []byte // of an earlier run
+	kept    []byte // by an earlier run
 	mu      sync.Mutex
-	written []byte // last
+	written []byte // by the last Write
 }
 
 // Write writes the result of the task.
@@ -157,15 +156,6 @@ func (r *result) Write(data []byte) (int, error) {
 	}
 	r.written = bytes.Clone(data)
 	return len(data), nil
-}
-
-// again writes what an earlier run left.
-func (r *result) again() error {
-	if len(r.kept) == 0 {
-		return nil
-	}
-	_, err := r.Write(r.kept)
-	return err
 }
 
 func (r *result) encoding() guard.OnceOption {

@@ -19,23 +19,21 @@ func Configure(cfg asynq.Config) asynq.Config {
 	return cfg
 }
 
-// IsFailure is an asynq.Config.IsFailure that does not count what kept a task from running: a lock that is busy, one of the
-// handler's own included, Redis down, a closed Guard. A lost lock counts. All else is up to next, or an error if next is nil.
+// IsFailure is an asynq.Config.IsFailure that does not count a busy lock (also one that the handler wanted), Redis being down and
+// a closed Guard. A lost lock counts. next decides about other errors; all of them count if it is nil.
 func IsFailure(next func(error) bool) func(error) bool {
+	if next == nil {
+		next = func(err error) bool { return err != nil }
+	}
 	return func(err error) bool {
-		if _, passes := locking.RetryAfter(err); passes {
-			return false
-		}
-		if next == nil {
-			return err != nil
-		}
-		return next(err)
+		_, passes := locking.RetryAfter(err)
+		return !passes && next(err)
 	}
 }
 
-// RetryDelay is an asynq.RetryDelayFunc for the errors that IsFailure does not count: it returns when the lock is worth another
-// try, at least a second from now, plus up to as much again at random, so that tasks do not come back all at once. All else is
-// up to next, or asynq.DefaultRetryDelayFunc if next is nil.
+// RetryDelay is an asynq.RetryDelayFunc for the errors that IsFailure does not count: it returns the time until the lock should
+// be free, a second or more, plus up to as much again at random, so that tasks do not come back all at once. next, or
+// asynq.DefaultRetryDelayFunc if next is nil, decides about other errors.
 func RetryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	if next == nil {
 		next = asynq.DefaultRetryDelayFunc
@@ -48,23 +46,21 @@ func RetryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	}
 }
 
-// Schedule runs an asynq.Scheduler on one of all instances that call it with the same key, so that each of its entries is
-// enqueued once per tick. When that instance ends, dies or loses its lock, the next one runs a scheduler of its own: after a
-// crash, within the ttl. Ticks that fall between the two are not made up for. Clocks that differ may enqueue a tick twice at a
-// change of instances: where that does harm, give the entry asynq.Unique.
+// Schedule runs an asynq.Scheduler on one of all instances that call it with the same key, so that each entry is enqueued once
+// per tick. When that instance ends, dies or loses its lock, the next instance runs a Scheduler: after a crash, within the ttl.
+// Ticks between the two are lost. If clocks differ, a change of instances may enqueue a tick twice: asynq.Unique prevents that.
 //
 // make is called at the start of each term: it makes a new Scheduler and registers its entries. Schedule starts it, and shuts it
 // down before another instance can lead. Do not call its Run.
 //
-// Schedule returns when ctx ends, with the error of ctx, after the Scheduler was shut down and the lock released. An error of make
-// or of Scheduler.Start ends it, too, as do a nil make and what ends guard.Guard.Lead. Redis being down does not. With a nil g, it
-// uses the Guard in ctx, else the one given to guard.SetDefault. End ctx before you shut down the Guard.
+// Schedule ends with ctx and returns its error, after the Scheduler was shut down and the lock released. It also returns an error
+// of make or of Scheduler.Start, and those of guard.Guard.Lead. Redis being down does not end it. A nil g stands for the Guard
+// in ctx, or else that of guard.SetDefault. End ctx before you shut down the Guard.
 func Schedule(ctx context.Context, g *guard.Guard, key guard.KeyFunc, make func() (*asynq.Scheduler, error), opts ...guard.LockOption) error {
 	return runOne(ctx, g, key, make, opts)
 }
 
-// SchedulePeriodic is Schedule for an asynq.PeriodicTaskManager. Its Start asks the config provider, whose error ends
-// SchedulePeriodic.
+// SchedulePeriodic is Schedule for an asynq.PeriodicTaskManager. An error of its config provider ends SchedulePeriodic.
 func SchedulePeriodic(ctx context.Context, g *guard.Guard, key guard.KeyFunc, make func() (*asynq.PeriodicTaskManager, error), opts ...guard.LockOption) error {
 	return runOne(ctx, g, key, make, opts)
 }

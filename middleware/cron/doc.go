@@ -6,16 +6,17 @@
 //
 // A lock alone does not run a job once per tick. The clocks of instances differ: a job of
 // 0.3 s gives the lock back before the tick of another instance, and runs again.
-// guard.MinHold keeps the key taken for a while after it was granted, even if the job ends
-// sooner. Choose it longer than ticks of instances can be apart, and shorter than the time
-// between two ticks. A schedule such as "@every 1h" counts from the start of its process,
-// so that the ticks of instances are anywhere; "0 * * * *" and "@hourly" are the same
-// minute everywhere.
+// guard.MinHold keeps the key taken for a while after the grant, even if the job ends
+// sooner. Choose it longer than the ticks of instances can be apart, and shorter than the
+// time between two ticks. A schedule such as "@every 1h" counts from the start of its
+// process, so that each instance ticks at another time; "0 * * * *" and "@hourly" are the
+// same minute everywhere.
 //
-// Each tick runs at most once while Redis keeps its data. When a process crashes under its job, nobody runs
-// that tick again, and ticks are skipped until the ttl of the lock has passed.
+// Each tick runs at most once while Redis keeps its data. When a process crashes under its
+// job, that tick does not run again, and ticks are skipped until the ttl of the lock has
+// passed.
 //
-// A job that must know of the loss of its lock is a JobFunc, which gets the lock's context.
+// Make a job that must stop when its lock is lost a JobFunc, which gets the lock's context.
 //
 // Stop the cron, and wait for its jobs, before you shut down the Guard.
 package guardcron

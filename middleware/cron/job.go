@@ -12,27 +12,26 @@ import (
 	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
-// JobFunc is a cron.Job that notices the loss of its lock: its context ends then, with a
-// *guard.LostError as its cause. In the chain, Job must be the innermost wrapper. Without
-// Job, the context does not end.
+// JobFunc is a cron.Job whose context ends when its lock is lost, with a *guard.LostError as
+// its cause. Job must be the innermost wrapper in the chain. Without Job, the context does
+// not end.
 type JobFunc func(ctx context.Context)
 
 // Run implements cron.Job.
 func (j JobFunc) Run() { j(context.Background()) }
 
-// Job is a cron.JobWrapper: a job that it wraps runs under the lock of key. Instances that
-// find the lock busy skip the run, and with guard.MinHold in opts, the run of each tick is
-// done once: see the package comment. Wrap each job with a Job of its own: jobs with the
-// same key exclude each other.
+// Job is a cron.JobWrapper that runs a job under the lock of key. An instance that finds the
+// lock busy skips the run. With guard.MinHold in opts, each tick runs once: see the package
+// comment. Wrap each job with a Job of its own: jobs with the same key exclude each other.
 //
-// The lock is tried once, whatever the Guard's own Wait is; a guard.Wait in opts has runs
-// wait for each other. A job that is skipped is no error, and observers of the Guard see it
-// (see guard.Observe). Any other reason why a job did not run, such as Redis being down, and
-// the loss of a lock under a job, go to cron.DefaultLogger, too. A panic of the job releases
-// the lock and goes on.
+// Job tries the lock once, whatever the Guard's own Wait is; with guard.Wait in opts, runs
+// wait for each other. A skipped run is no error; observers of the Guard are notified of it
+// (see guard.Observe). Other errors, such as Redis being down or a lock that was lost under
+// its job, also go to cron.DefaultLogger. If the job panics, the lock is released, and the
+// panic continues.
 //
-// With a nil g, the one given to guard.SetDefault locks. Job panics if key is nil or one of
-// opts is out of its bounds.
+// A nil g stands for the Guard of guard.SetDefault. Job panics if key is nil or one of opts
+// is out of its bounds.
 func Job(g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) cron.JobWrapper {
 	if key == nil {
 		panic("guardcron: no KeyFunc")

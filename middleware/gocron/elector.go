@@ -13,8 +13,8 @@ import (
 	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
-// ErrNotLeader is what IsLeader of an Elector returns while another instance leads, or
-// none does.
+// ErrNotLeader is the error of an Elector's IsLeader while another instance leads, or no
+// instance does.
 var ErrNotLeader = errors.New("guardgocron: this instance does not lead")
 
 // Elector is a gocron.Elector for gocron.WithDistributedElector: of all instances with the
@@ -23,16 +23,15 @@ var ErrNotLeader = errors.New("guardgocron: this instance does not lead")
 // crash, another instance leads within the ttl.
 //
 // IsLeader answers from memory, and says no before another instance can lead. If Lead
-// ended, because of a bad key or because the Guard was closed, the error that IsLeader
-// returns also matches that of Lead.
+// ended, because of a bad key or a closed Guard, the error of IsLeader also matches the
+// error of Lead.
 //
-// Gocron asks when a job is due. A job that runs already is not notified when its instance does
-// not lead any more: if it can run for longer than a tick, make it with Task, too. Ticks
-// that nobody leads are not made up for.
+// Gocron asks when a job is due. It does not tell a running job that its instance has lost
+// the lead: if the job can run for longer than a tick, make it with Task, too. Ticks without
+// a leader are lost.
 //
-// With a nil g, the Guard in ctx is used, else the one given to guard.SetDefault. Elector
-// panics if key is nil or one of opts is out of its bounds. End ctx before you shut down
-// the Guard.
+// A nil g stands for the Guard in ctx, or else that of guard.SetDefault. Elector panics if
+// key is nil or one of opts is out of its bounds. End ctx before you shut down the Guard.
 func Elector(ctx context.Context, g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) gocron.Elector {
 	if key == nil {
 		panic("guardgocron: no KeyFunc")

@@ -15,27 +15,26 @@ import (
 )
 
 // Locker is a gocron.Locker for gocron.WithDistributedLocker and
-// gocron.WithDistributedJobLocker: a run of a job holds a lock from its start to its end. Its
-// key is guard.JoinKey("gocron", name of the job), and its Name is the name of the job if
-// opts set none.
+// gocron.WithDistributedJobLocker: each run of a job holds a lock from its start to its end.
+// The key is guard.JoinKey("gocron", name of the job). The lock's Name is the name of the job
+// if opts set none.
 //
-// A run whose lock is busy is skipped: the lock is tried once, whatever the Guard's own
-// Wait is. Only a guard.Wait in opts has runs wait, and then they run one after the other.
-// With guard.MinHold in opts each tick runs at most once: see the package comment. What kept a job
-// from running goes to its gocron.AfterLockError: a *guard.BusyError where it runs
-// elsewhere, or ran (HeldOver), a *guard.StoreError where Redis is down.
+// A run whose lock is busy is skipped: Lock tries once, whatever the Guard's own Wait is.
+// With guard.Wait in opts, runs wait for each other. With guard.MinHold in opts, each tick
+// runs at most once: see the package comment. The error of Lock goes to the job's
+// gocron.AfterLockError: a *guard.BusyError if another instance runs the job, or ran it
+// (HeldOver), a *guard.StoreError if Redis is down.
 //
-// Give each job a name (gocron.WithName). Gocron falls back on the name of the job's
+// Give each job a name (gocron.WithName). Otherwise gocron uses the name of the job's
 // function, which many jobs may share and which the next refactoring changes, so that two
 // releases of a program lock different keys. Lock refuses a job without a name, and names
 // that are plainly those of functions, with a *guard.KeyError.
 //
-// Gocron hands no context of the lock to the job. A job that must know of the loss of its
-// lock is made by Task instead.
+// Gocron does not hand the lock's context to the job. Use Task for a job that must stop when
+// its lock is lost.
 //
-// Locker panics if one of opts is out of its bounds. guard.FailOpen does nothing good here:
-// Lock refuses it. With a nil g, Lock returns guard.ErrNoGuard. Many schedulers may share
-// what it returns.
+// Locker panics if one of opts is out of its bounds. Lock refuses guard.FailOpen. With a nil
+// g, Lock returns guard.ErrNoGuard. Schedulers may share a Locker.
 func Locker(g *guard.Guard, opts ...guard.LockOption) gocron.Locker {
 	mustCheck(opts)
 	return &locker{g: g, opts: slices.Clone(opts)}
@@ -44,13 +43,13 @@ func Locker(g *guard.Guard, opts ...guard.LockOption) gocron.Locker {
 type locker struct {
 	g     *guard.Guard
 	opts  []guard.LockOption
-	named sync.Map // of jobs whose name was refused in the log
+	named sync.Map // names of jobs that were logged as refused
 }
 
 // Lock implements gocron.Locker.
 func (l *locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	if err := checkName(job); err != nil {
-		// Gocron keeps it to itself, and the job would never run for no reason.
+		// Gocron does not log the error, and the job would never run for no visible reason.
 		if _, logged := l.named.LoadOrStore(job, true); !logged {
 			slog.Error("guardgocron: a job does not run", "error", err)
 		}
@@ -69,11 +68,11 @@ type lock struct{ lease *guard.Lease }
 // Unlock implements gocron.Lock.
 func (l lock) Unlock(ctx context.Context) error { return l.lease.Release(ctx) }
 
-// functionName matches what runtime.Func.Name gives for closures, method values, the
-// functions of package main, and those of a package whose path begins with a host.
+// functionName matches the runtime.Func.Name of closures, method values, functions of
+// package main, and functions of a package whose path begins with a host.
 var functionName = regexp.MustCompile(`\.func\d+(\.\d+)*$|-fm$|^main\.[^/]+$|^[\w-]+(\.[\w-]+)+/.*\.[^/]+$`)
 
-// version is how a name ends that looks like a function's and is none.
+// version matches the end of a name that looks like a function's but is not.
 var version = regexp.MustCompile(`\.v\d+$`)
 
 func checkName(job string) error {
@@ -81,7 +80,7 @@ func checkName(job string) error {
 	case job == "":
 		return &guard.KeyError{Reason: "the name of the job is empty: set it with gocron.WithName"}
 	case functionName.MatchString(job) && !version.MatchString(job):
-		return &guard.KeyError{Key: job, Reason: "the job has no name but its function's: set one with gocron.WithName"}
+		return &guard.KeyError{Key: job, Reason: "the name of the job is that of its function: set one with gocron.WithName"}
 	}
 	return nil
 }

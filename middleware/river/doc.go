@@ -1,5 +1,5 @@
-// Package guardriver locks River jobs: while one job works on a key, another one for the same key waits or is snoozed, in
-// whichever process it runs.
+// Package guardriver locks River jobs: while one job works on a key, another job of that key waits or is snoozed, in whichever
+// process it runs.
 //
 //	client, err := river.NewClient(driver, &river.Config{
 //		Middleware: []rivertype.Middleware{guardriver.Middleware(g, guardriver.Lock("order:{order_id}"))},
@@ -7,7 +7,7 @@
 //	})
 //
 // Middleware locks all jobs of a client or, from the method Middleware of a worker, all jobs of that worker. Annotate has a
-// table of their kinds. docs/guides/river.md says what River does in each case. The locks are in Redis, and the jobs in PostgreSQL.
+// table for their kinds. docs/guides/river.md says how River reacts in each case. The locks are in Redis, the jobs in PostgreSQL.
 //
 // # Keys
 //
@@ -17,24 +17,24 @@
 //	{task:id}       ID of the job, the same for all its attempts
 //	{task:queue}    queue that the job came from
 //
-// The words are those of guardasynq and guardwatermill, too. Fields are read as docs/guides/asynq.md has it. A missing or unusable
-// value is a *guard.KeyError in a river.JobCancel, since bad arguments stay bad. Arguments that a plugin encrypted have no
-// fields: lock those jobs by metadata.
+// guardasynq and guardwatermill have the same words. docs/guides/asynq.md says how fields are read. A missing or unusable value is
+// a *guard.KeyError in a river.JobCancel, since bad arguments stay bad. Arguments that a plugin encrypted have no fields: lock
+// those jobs by metadata.
 //
 // # When the lock is busy
 //
-// A busy lock is waited for, by default for 1 second; guard.Wait and guard.NoWait change that. The wait occupies one of the
-// queue's workers, and is no part of the job's timeout. Then the job is snoozed until about when the lock should be free,
-// for a second at least. A snooze uses up no attempt. Redis being down, a closed Guard, and a busy lock of the worker's own
-// snooze a job, too. A job may be snoozed for ever. Rule.OnBusy has it completed or cancelled instead.
+// The middleware waits for a busy lock, by default for 1 second; guard.Wait and guard.NoWait change that. The wait occupies one
+// of the queue's workers, and is no part of the job's timeout. Then the job is snoozed until about when the lock should be
+// free, for a second at least. A snooze uses up no attempt. Redis being down, a closed Guard, and a busy lock that the worker
+// wanted snooze the job, too. A job may be snoozed for ever. Rule.OnBusy completes or cancels it instead.
 //
 // # Workers
 //
 // The worker's context descends from the lease's: it ends when the lock is lost, with a *guard.LostError as its cause, and
-// carries the Guard. A worker that returns nil after its lock was lost is a LostError: an attempt is used up, and the job
-// runs again. A job that the worker itself completed, with river.JobCompleteTx, stays complete: in that transaction, check
-// the fence of the lock (guard.Fence) against the row that you write. All other errors are returned unchanged.
+// carries the Guard. If a worker returns nil after its lock was lost, the error is the LostError: an attempt is used up, and the
+// job runs again. A job that the worker completed with river.JobCompleteTx stays complete: in that transaction, check the
+// fence of the lock (guard.Fence) against the row that you write. The worker's own error is returned unchanged.
 //
-// River rescues a job that has run for an hour longer than its timeout, by running it again. The lock is renewed until the
-// worker has returned; guard.MaxHold caps that for workers that may hang. Stop the River client before the Guard.
+// River runs a job again that has run for an hour longer than its timeout. The lock is renewed until the worker has returned, or
+// for guard.MaxHold. Stop the River client before the Guard.
 package guardriver

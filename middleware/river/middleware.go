@@ -16,8 +16,8 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
 
-// Rule says how jobs are locked: the argument of Middleware, and a row of Jobs. Lock and LockFunc make one. It is the Rule of
-// guardasynq and guardwatermill, too. Its methods return a changed copy:
+// Rule says how jobs are locked. Lock and LockFunc make a Rule, for guardasynq and guardwatermill, too. Its methods return a
+// changed copy:
 //
 //	And(template string)                               // one key more: all, 64 at most, are locked or none
 //	Once(keep time.Duration, opts ...guard.OnceOption) // a job of the key runs once, until keep has passed
@@ -26,38 +26,36 @@ import (
 //	OnError(func(context.Context, Task, error) error)  // replaces guard's errors
 type Rule = tasklock.Rule
 
-// Task is what the functions of a Rule see of a job: Kind, ID, Queue, Payload (its arguments), Header(name) (its metadata), and
-// the *rivertype.JobRow as Native.
+// Task is a job for the functions of a Rule: Kind, ID, Queue, Payload (its arguments), Header(name) (a field of its metadata),
+// and the *rivertype.JobRow as Native.
 type Task = tasklock.Task
 
-// KeyFunc names what a job locks, by guard.JoinKey for example: func(context.Context, Task) (string, error). It is called once
-// for each run, and from many goroutines at a time. Its error uses up an attempt; make it a river.JobCancel if the job will
-// never have a key.
+// KeyFunc returns the key of a job: func(context.Context, Task) (string, error). guard.JoinKey makes keys. A KeyFunc is called
+// once for each run, from many goroutines. Its error uses up an attempt; return a river.JobCancel if the job will never have a key.
 type KeyFunc = tasklock.KeyFunc
 
-// Strategy is what becomes of a job whose lock stayed busy for as long as it was waited for.
+// Strategy says how a job ends whose lock stayed busy until the wait was over.
 type Strategy = tasklock.Strategy
 
-// The strategies of Rule.OnBusy. What else keeps a worker from running, such as Redis being down, does not depend on them.
+// The strategies of Rule.OnBusy. After other errors, such as Redis being down, the job is snoozed in any case.
 const (
 	Retry  = tasklock.Retry  // snoozes the job: the default
-	Drop   = tasklock.Drop   // completes the job without running it, for work that its lock's holder does anyway; no OnError
+	Drop   = tasklock.Drop   // completes the job without running it, for work that the lock's holder does anyway; no OnError
 	GiveUp = tasklock.GiveUp // cancels the job, for work that must not be late
 )
 
 var adapter = tasklock.New("guardriver", time.Second)
 
-// Lock is the Rule of a key template, as the package comment describes it. opts are those of the lock itself: guard.TTL,
-// guard.Limit and so on. It panics if the template is malformed.
+// Lock is the Rule of a key template (see Keys). opts are guard.TTL, guard.Limit and so on. It panics if the template is malformed.
 func Lock(template string, opts ...guard.LockOption) Rule { return adapter.Lock(template, opts) }
 
 // LockFunc is the Rule of a KeyFunc.
 func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return adapter.LockFunc(key, opts) }
 
-// Middleware works jobs under the locks of rule. With a nil g, the Guard in the job's context locks, or else the one given to
-// guard.SetDefault. The lock's Name is the kind of the job if the rule sets none, and its Wait is 1 second if neither the rule
-// nor the Guard set one. It panics if rule has no key or an option is out of its bounds. In the method Middleware of a worker,
-// make it once, and not for every job.
+// Middleware works jobs under the locks of rule. A nil g stands for the Guard in the job's context, or else that of
+// guard.SetDefault. The lock's Name is the kind of the job if the rule sets none, and its Wait is 1 second if neither the rule nor the
+// Guard set one. It panics if rule has no key or an option is out of its bounds. A worker's method Middleware should return the
+// same value each time: do not make it anew for every job.
 func Middleware(g *guard.Guard, rule Rule) rivertype.WorkerMiddleware {
 	l := adapter.Must(g, rule)
 	return river.WorkerMiddlewareFunc(func(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
@@ -65,12 +63,11 @@ func Middleware(g *guard.Guard, rule Rule) rivertype.WorkerMiddleware {
 	})
 }
 
-// Jobs says which jobs are locked, and how, by their kinds. A kind's alias (see river.JobArgsWithKindAliases) is a kind of its
-// own, and has a row of its own.
+// Jobs has a Rule for each kind of job. An alias of a kind (see river.JobArgsWithKindAliases) needs a row of its own.
 type Jobs map[string]Rule
 
-// Annotate is Middleware with a table. A job that has no row reaches its worker untouched, and a row that no job has locks
-// nothing: see Check. It panics if a kind is blank, a row has no key or an option is out of its bounds.
+// Annotate is Middleware with a table. A job without a row reaches its worker untouched; Check finds rows without a job. It
+// panics if a kind is blank, a row has no key or an option is out of its bounds.
 func Annotate(g *guard.Guard, jobs Jobs) rivertype.WorkerMiddleware {
 	rows := adapter.Table(g, jobs)
 	return river.WorkerMiddlewareFunc(func(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
@@ -81,8 +78,8 @@ func Annotate(g *guard.Guard, jobs Jobs) rivertype.WorkerMiddleware {
 	})
 }
 
-// Check returns which rows lock nothing, as no job is of their kind, and which kinds have a row while an alias of theirs has
-// none: its error names each. args has one of each type of job's arguments. Call it before the client starts, or in a test.
+// Check returns an error that names each row without a job of its kind, and each alias without a row whose kind has one. args has
+// a value of each type of job arguments. Call it before the client starts, or in a test.
 func Check(args []river.JobArgs, jobs Jobs) error {
 	kinds := map[string]bool{}
 	var unlocked []error
@@ -116,7 +113,7 @@ func process(ctx context.Context, l *tasklock.Locker, job *rivertype.JobRow, wor
 	}, l.Run, settle)
 }
 
-// settle gives err the meaning for River that the strategy wants.
+// settle marks err for River as the strategy says.
 func settle(s Strategy, err error) error {
 	switch s {
 	case Drop:
@@ -127,12 +124,12 @@ func settle(s Strategy, err error) error {
 	return snoozed(err)
 }
 
-// snoozed has River snooze a job if what kept it from running passes.
+// snoozed has River snooze the job if the reason for err passes.
 func snoozed(err error) error {
 	delay, passes := locking.RetryAfter(err)
 	if !passes || errors.Is(err, &river.JobCancelError{}) {
 		return err
 	}
-	// At random, so that jobs do not come back all at once. A snooze that is in err already comes first.
+	// At random, so that jobs do not come back all at once. A snooze in err takes precedence.
 	return fmt.Errorf("%w: %w", err, river.JobSnooze(delay+rand.N(delay)))
 }

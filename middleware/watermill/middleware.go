@@ -15,8 +15,8 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
 
-// Rule says how messages are locked: the argument of Middleware, and a row of Handlers. Lock and LockFunc make one. It is the
-// Rule of guardasynq and guardriver, too. Its methods return a changed copy:
+// Rule says how messages are locked. Lock and LockFunc make a Rule, for guardasynq and guardriver, too. Its methods return a
+// changed copy:
 //
 //	And(template string)                               // one key more: all, 64 at most, are locked or none
 //	Once(keep time.Duration, opts ...guard.OnceOption) // a message of the key is handled once, until keep has passed
@@ -24,29 +24,29 @@ import (
 //	Unlocked(func(context.Context, Task) bool)         // no lock for messages for which it returns true
 //	OnError(func(context.Context, Task, error) error)  // replaces guard's errors
 //
-// With Once, the messages that the handler returned are published again, each with its UUID, metadata and payload: it is not
-// known whether they were before. More of them than guard.MaxResult are not kept. Two handlers of one topic need two keys.
+// With Once, the messages that the handler returned are published again, each with its UUID, metadata and payload: redlatch does
+// not know whether they were published before. More than guard.MaxResult is not kept. Two handlers of one topic need two keys.
 type Rule = tasklock.Rule
 
-// Task is what the functions of a Rule see of a message: Kind, ID (its UUID), Queue (its topic), Payload, Header(name) (its
-// metadata), and the *message.Message as Native.
+// Task is a message for the functions of a Rule: Kind, ID (its UUID), Queue (its topic), Payload, Header(name) (its metadata),
+// and the *message.Message as Native.
 type Task = tasklock.Task
 
-// KeyFunc names what a message locks, by guard.JoinKey for example: func(context.Context, Task) (string, error). It is called
-// once for each delivery, and from many goroutines at a time.
+// KeyFunc returns the key of a message: func(context.Context, Task) (string, error). guard.JoinKey makes keys. A KeyFunc is called
+// once for each delivery, from many goroutines.
 type KeyFunc = tasklock.KeyFunc
 
-// Strategy is what becomes of a message whose lock stayed busy for as long as it was waited for.
+// Strategy says how a message ends whose lock stayed busy until the wait was over.
 type Strategy = tasklock.Strategy
 
-// The strategies of Rule.OnBusy. What else keeps a handler from running, such as Redis being down, is an error in any case.
+// The strategies of Rule.OnBusy. Other errors, such as Redis being down, are returned in any case.
 const (
 	Retry  = tasklock.Retry  // returns the error, so that the message is delivered again: the default
-	Drop   = tasklock.Drop   // acknowledges the message, for work that its lock's holder does anyway; no OnError
+	Drop   = tasklock.Drop   // acknowledges the message, for work that the lock's holder does anyway; no OnError
 	GiveUp = tasklock.GiveUp // returns an error of GivenUp, for work that must not be late: it needs a poison queue
 )
 
-// GivenUp returns whether err is that of a message that stays bad, or that GiveUp ends. It is the filter of a poison queue.
+// GivenUp returns whether err is the error of a message that stays bad, or that GiveUp ends. It is the filter of a poison queue.
 func GivenUp(err error) bool {
 	return errors.Is(err, errGivenUp) || errors.Is(err, guard.ErrKey) || errors.As(err, new(*guard.OnceError))
 }
@@ -57,8 +57,7 @@ var errGivenUp = errors.New("the message is given up")
 // consumer.
 var adapter = tasklock.New("guardwatermill", 20*time.Second)
 
-// Lock is the Rule of a key template, as the package comment describes it. opts are those of the lock itself: guard.TTL,
-// guard.Limit and so on. It panics if the template is malformed.
+// Lock is the Rule of a key template (see Keys). opts are guard.TTL, guard.Limit and so on. It panics if the template is malformed.
 func Lock(template string, opts ...guard.LockOption) Rule { return adapter.Lock(template, opts) }
 
 // LockFunc is the Rule of a KeyFunc.
@@ -77,8 +76,8 @@ func Middleware(g *guard.Guard, rule Rule) message.HandlerMiddleware {
 // Handlers says which messages are locked, and how, by the names of the router's handlers.
 type Handlers map[string]Rule
 
-// Annotate is Middleware with a table. A message of a handler that has no row reaches it untouched, and a row that no handler
-// has locks nothing: see Check. It panics if a name is blank, a row has no key or an option is out of its bounds.
+// Annotate is Middleware with a table. A message reaches a handler without a row untouched; Check finds rows without a handler.
+// Annotate panics if a name is blank, a row has no key or an option is out of its bounds.
 func Annotate(g *guard.Guard, handlers Handlers) message.HandlerMiddleware {
 	rows := adapter.Table(g, handlers)
 	return func(next message.HandlerFunc) message.HandlerFunc {
@@ -91,8 +90,8 @@ func Annotate(g *guard.Guard, handlers Handlers) message.HandlerMiddleware {
 	}
 }
 
-// Check returns which rows lock nothing, as the router has no handler of their name: its error names each. Call it before the
-// router runs, or in a test.
+// Check returns an error that names each row without a handler of its name in router. Call it before the router runs, or in a
+// test.
 func Check(router *message.Router, handlers Handlers) error {
 	there := router.Handlers()
 	return adapter.CheckRows(handlers, func(name string) bool { return there[name] != nil }, "the router has no handler of this name")
@@ -130,7 +129,7 @@ func handle(l *tasklock.Locker, msg *message.Message, next message.HandlerFunc) 
 	return produced, err
 }
 
-// soonest is when a message may be delivered again, from when it came: a subscriber without a pause of its own would ask for
+// soonest is how long a delivery that failed takes at least: without it, a subscriber without a pause of its own would ask for
 // the lock all the time.
 const soonest = time.Second
 
@@ -141,7 +140,7 @@ func pause(ctx context.Context, end time.Time) {
 	}
 }
 
-// made is a message that a handler returned, as a record has it.
+// made is the record of a message that a handler returned.
 type made struct {
 	UUID     string
 	Metadata message.Metadata
@@ -149,7 +148,7 @@ type made struct {
 }
 
 // encoding writes the messages that a handler returned, and reads them again. Watermill publishes them after the record is
-// written: if that fails, the next delivery has to publish them.
+// written: if publishing fails, the next delivery has to publish them.
 func encoding(produced *[]*message.Message) guard.OnceOption {
 	return guard.Encoding(
 		func(any) ([]byte, error) {

@@ -19,8 +19,7 @@ var (
 	errNoFraction = locking.Invalid("a number, but not an integer")
 )
 
-// Field returns the text of the field of a JSON object that a template names by path. It returns "" if there is none
-// that a key can be made of.
+// Field returns the text of the field at path in a JSON object. It returns "" if there is none, or none that makes a key.
 func Field(object []byte, path string) string {
 	fields, err := fieldsOf(path)
 	if err != nil {
@@ -53,11 +52,11 @@ func find(payload []byte, path []string) (string, error) {
 	return text(payload)
 }
 
-// member is the value that encoding/json gives to the field of a struct, nil if there is none. It
-// takes names that differ in case only for one, and of several values the last. A program that
-// reads the payload in another way may take another one, so several are an error.
+// member returns the value that encoding/json assigns to the field of a struct, nil if there is none. encoding/json ignores
+// the case of names, and takes the last of several values. A program that reads the payload in another way may take another
+// value, so several values are an error.
 func member(object []byte, name string) (value json.RawMessage, err error) {
-	// The payload is valid, so that only the end of it is an error.
+	// The payload is valid, so that only its end is an error.
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	if begin, _ := decoder.Token(); begin != json.Delim('{') {
 		return nil, errNoObject
@@ -81,7 +80,7 @@ func text(value json.RawMessage) (string, error) {
 	value = bytes.TrimSpace(value)
 	switch first := value[0]; {
 	case first == '"':
-		// The decoder would replace what is not UTF-8, and so make values equal.
+		// The decoder would replace bytes that are not UTF-8, and so make different values equal.
 		if !utf8.Valid(value) {
 			return "", errNotUTF8
 		}

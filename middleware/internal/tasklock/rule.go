@@ -11,25 +11,24 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// KeyFunc names what a task locks, by guard.JoinKey for example. It is called once for each try to lock, and from many
-// goroutines at a time; ctx is that of the task. Its error is a *guard.KeyError: the queue counts a failure, and the task
-// runs again.
+// KeyFunc returns the key of a task; guard.JoinKey makes keys. It is called once for each try to lock, from many goroutines.
+// ctx is the context of the task. The queue counts an error, a *guard.KeyError, as a failure, and runs the task again.
 type KeyFunc func(ctx context.Context, t Task) (string, error)
 
-// Strategy is what becomes of a task whose lock stayed busy for as long as it was waited for: see Rule.OnBusy.
+// Strategy says how a task ends whose lock stayed busy until the wait was over: see Rule.OnBusy.
 type Strategy int
 
 // The strategies, the same for all queues.
 const (
 	Retry  Strategy = iota // the task runs again later: the default
-	Drop                   // the task ends without running, for work that the lock's holder does anyway
+	Drop                   // the task ends without its handler, for work that the lock's holder does anyway
 	GiveUp                 // the task ends as a failure, for work that must not be late
 )
 
-// Rule is how tasks are locked. Its methods return a changed copy; given more than once, the last call counts, except
-// for And and Unlocked.
+// Rule says how tasks are locked. Its methods return a changed copy. Of several calls of a method the last one counts, except
+// for And and Unlocked, whose calls add up.
 type Rule struct {
-	locks   locking.Rule[*call]
+	locks   locking.Rule[*Work]
 	onBusy  Strategy
 	onError func(ctx context.Context, t Task, err error) error
 }
@@ -41,41 +40,42 @@ func (r Rule) And(template string) Rule {
 	return r
 }
 
-// Once has a task of the key run once. A task that is delivered again until keep has passed is acknowledged without its
-// handler: 1 ms to 366 days, counted from the end of the run, and longer than the queue may deliver it again. What the
-// handler left is given again: the messages that a watermill handler returned, and what guardasynq.ResultWriter wrote.
-// More of it than guard.MaxResult, 64 KiB by default, is not kept: the next delivery is guard.ErrNotKept.
+// Once runs a task of the key once. Until keep has passed, a task that is delivered again is acknowledged without its handler.
+// keep is 1 ms to 366 days, counted from the end of the run; choose it longer than the queue may deliver the task again. The
+// result of the handler is given again: the messages that a watermill handler returned, or the data that it wrote to
+// guardasynq.ResultWriter. A result longer than guard.MaxResult, 64 KiB by default, is not kept: the next delivery is
+// guard.ErrNotKept.
 //
-// A task of another kind or payload with the same key is given up with guard.ErrOtherInput: name what is done in the key,
-// as in charge:{order_id}. Two handlers of one watermill topic need two keys, or one acknowledges the work of the other.
-// docs/guides/idempotency-keys.md says what comes after a crash.
+// A task of another kind or payload with the same key is given up with guard.ErrOtherInput: name the action in the key, as in
+// charge:{order_id}. Two handlers of one watermill topic need two keys, or one acknowledges the work of the other.
+// docs/guides/idempotency-keys.md says what happens after a crash.
 //
-// The first key keeps the record; those of And are locked while the handler runs. Once goes without guard.Limit and
+// The first key keeps the record; those of And are locked while the handler runs. Once does not go with guard.Limit and
 // guard.Shared. guard.Fingerprint and guard.Encoding have no effect. The record is in Redis, not in a transaction of yours.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	r.locks = r.locks.Once(keep, opts)
 	return r
 }
 
-// Unlocked lets tasks run without a lock for which any unlocked returns true. Their context carries the Guard all the
+// Unlocked runs a task without a lock if any unlocked returns true for it. The context of the task carries the Guard all the
 // same. A nil unlocked is ignored.
 func (r Rule) Unlocked(unlocked func(ctx context.Context, t Task) bool) Rule {
 	if unlocked != nil {
-		r.locks = r.locks.Unlocked(func(c *call) bool { return unlocked(c.ctx, c.task) })
+		r.locks = r.locks.Unlocked(func(w *Work) bool { return unlocked(w.ctx, w.Task) })
 	}
 	return r
 }
 
-// OnBusy sets what becomes of a task whose lock stayed busy: Retry, Drop or GiveUp. Other errors, such as Redis being
-// down, do not depend on it: the task runs again later.
+// OnBusy sets how a task ends whose lock stayed busy: Retry, Drop or GiveUp. After other errors, such as Redis being down, the
+// task runs again later in any case.
 func (r Rule) OnBusy(s Strategy) Rule {
 	r.onBusy = s
 	return r
 }
 
-// OnError turns guard's errors, but not the handler's own, into what the queue gets to see. err is marked already as the
-// queue's library wants it, after OnBusy; nil ends the task as done. It is not called where Drop ends a task. A nil handle
-// is ignored.
+// OnError replaces guard's errors, but not the handler's own, with the result of handle. err is already marked for the queue's
+// library, as OnBusy says. A nil result ends the task as done. handle is not called when Drop ends a task. A nil handle is
+// ignored.
 func (r Rule) OnError(handle func(ctx context.Context, t Task, err error) error) Rule {
 	if handle != nil {
 		r.onError = handle
@@ -83,15 +83,15 @@ func (r Rule) OnError(handle func(ctx context.Context, t Task, err error) error)
 	return r
 }
 
-// Adapter is what one adapter has of its own.
+// Adapter is the part of an adapter that does not depend on its queue.
 type Adapter struct {
-	keys locking.Adapter[*call]
+	keys locking.Adapter[*Work]
 	wait time.Duration
 }
 
-// New makes the Adapter of a package called name. wait is for a lock where neither the Rule nor the Guard say how long.
+// New makes the Adapter of a package called name. wait is the wait for a busy lock if neither the Rule nor the Guard set one.
 func New(name string, wait time.Duration) *Adapter {
-	return &Adapter{locking.Adapter[*call]{Name: name, Grammar: words}, wait}
+	return &Adapter{locking.Adapter[*Work]{Name: name, Grammar: words}, wait}
 }
 
 // Lock is the Rule of a key template. It panics if the template is malformed.
@@ -104,7 +104,7 @@ func (a *Adapter) LockFunc(key KeyFunc, opts []guard.LockOption) Rule {
 	if key == nil {
 		return Rule{}
 	}
-	return Rule{locks: a.keys.LockFunc(func(c *call) (string, error) { return key(c.ctx, c.task) }, opts)}
+	return Rule{locks: a.keys.LockFunc(func(w *Work) (string, error) { return key(w.ctx, w.Task) }, opts)}
 }
 
 // ParseKey makes the KeyFunc of a template.
@@ -113,7 +113,7 @@ func (a *Adapter) ParseKey(template string) (KeyFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, t Task) (string, error) { return key(&call{ctx, t}) }, nil
+	return func(ctx context.Context, t Task) (string, error) { return key(&Work{Task: t, ctx: ctx}) }, nil
 }
 
 // Must binds the Rule to g. It panics if the Rule has no key, or an option is out of its bounds.
@@ -145,7 +145,7 @@ func (a *Adapter) Table(g *guard.Guard, rows map[string]Rule) map[string]*Locker
 
 var errBlank = errors.New("it is blank")
 
-// CheckRows returns which rows of a table lock nothing, as used returns false for them, and why.
+// CheckRows returns an error with the text why for each row of a table for which used returns false.
 func (a *Adapter) CheckRows(rows map[string]Rule, used func(name string) bool, why string) error {
 	return locking.CheckTable(a.keys.Name, rows, func(name string, _ Rule) error {
 		switch {

@@ -1,16 +1,15 @@
 package tasklock
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// Task is what a key function, a condition and Once see of a task, whichever queue it came from. A field is empty if the
-// task did not come from a server of the queue, as in a test.
+// Task is a task for key functions, conditions and Once, whichever queue it came from. ID and Queue are empty if the task did
+// not come from a server of the queue, as in a test.
 type Task struct {
-	// Kind is the type of an asynq task and the kind of a River job. It is the metadata "name" of a watermill message, which
+	// Kind is the type of an asynq task and the kind of a River job. Of a watermill message it is the metadata "name", which
 	// watermill's package cqrs writes, or else the topic. With Once, it is a part of the input.
 	Kind string
 	// ID is the same each time that the task is delivered.
@@ -19,32 +18,26 @@ type Task struct {
 	Queue string
 	// Payload is the payload of an asynq task or a watermill message, and the encoded arguments of a River job.
 	Payload []byte
-	// Header returns a header of an asynq task or the metadata of a watermill message, in the spelling it was given; and
-	// a field of the metadata of a River job, as {field} is one of the payload. It returns "" if there is none.
+	// Header returns a header of an asynq task, the metadata of a watermill message, or a field of the metadata of a River
+	// job. Case matters. It returns "" if there is none.
 	Header func(name string) string
 	// Native is the *asynq.Task, *rivertype.JobRow or *message.Message itself.
 	Native any
 }
 
-// call is what the placeholders of a key are read from.
-type call struct {
-	ctx  context.Context //nolint:containedctx // lives for one call
-	task Task
-}
-
 // words are the placeholders of all queues.
-var words = locking.Grammar[*call]{
-	Kinds: map[string]locking.Bind[*call]{
+var words = locking.Grammar[*Work]{
+	Kinds: map[string]locking.Bind[*Work]{
 		"task": bindTask, "header": bindHeader,
 		"job": bindRenamed("job"), "message": bindRenamed("message"),
-		"metadata": func(name string) (locking.Extract[*call], error) {
+		"metadata": func(name string) (locking.Extract[*Work], error) {
 			return nil, renamedError("metadata:"+name, "header:"+name)
 		},
 	},
 	Bare: bindField,
 }
 
-// renamed are words that one queue only had.
+// renamed are words that only one queue had.
 var renamed = map[string]string{
 	"task:type": "task:kind",
 	"job:kind":  "task:kind", "job:id": "task:id", "job:queue": "task:queue",
@@ -53,8 +46,8 @@ var renamed = map[string]string{
 
 func renamedError(word, now string) error { return fmt.Errorf("{%s} is now {%s}", word, now) }
 
-func bindRenamed(kind string) locking.Bind[*call] {
-	return func(name string) (locking.Extract[*call], error) {
+func bindRenamed(kind string) locking.Bind[*Work] {
+	return func(name string) (locking.Extract[*Work], error) {
 		if now, ok := renamed[kind+":"+name]; ok {
 			return nil, renamedError(kind+":"+name, now)
 		}
@@ -64,7 +57,7 @@ func bindRenamed(kind string) locking.Bind[*call] {
 
 var errNoQueue = locking.Unfit("the task did not come from a server of its queue")
 
-func bindTask(name string) (locking.Extract[*call], error) {
+func bindTask(name string) (locking.Extract[*Work], error) {
 	var word func(t *Task) string
 	switch name {
 	case "kind":
@@ -78,8 +71,8 @@ func bindTask(name string) (locking.Extract[*call], error) {
 	default:
 		return nil, fmt.Errorf("%q is none of kind, id, queue", name)
 	}
-	return func(c *call) (string, error) {
-		value := word(&c.task)
+	return func(w *Work) (string, error) {
+		value := word(&w.Task)
 		if value == "" {
 			return "", errNoQueue
 		}
@@ -87,16 +80,16 @@ func bindTask(name string) (locking.Extract[*call], error) {
 	}, nil
 }
 
-func bindHeader(name string) (locking.Extract[*call], error) {
-	return func(c *call) (string, error) {
-		if c.task.Header == nil {
+func bindHeader(name string) (locking.Extract[*Work], error) {
+	return func(w *Work) (string, error) {
+		if w.Header == nil {
 			return "", nil
 		}
-		return c.task.Header(name), nil
+		return w.Header(name), nil
 	}, nil
 }
 
-func bindField(path string) (locking.Extract[*call], error) {
+func bindField(path string) (locking.Extract[*Work], error) {
 	fields, err := fieldsOf(path)
-	return func(c *call) (string, error) { return find(c.task.Payload, fields) }, err
+	return func(w *Work) (string, error) { return find(w.Payload, fields) }, err
 }
