@@ -198,8 +198,8 @@ mutants: redis postgres mariadb ### Change the code of the packages that match A
 	$(GO) run ./internal/mutants $(ARGS)
 
 .PHONY: example
-example: ### Run the orders example with ARGS
-	$(GO) run ./examples/orders $(ARGS)
+example: ### Run the demo with ARGS
+	$(GO) run ./examples/demo $(ARGS)
 
 .PHONY: ci
 ci: ## Run what CI runs

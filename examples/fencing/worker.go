@@ -51,7 +51,7 @@ func work(in io.Reader, out io.Writer) (code int) {
 func sell(ctx context.Context, j job, in *bufio.Reader, say func(what string, args ...any)) error {
 	opts, err := redis.ParseURL(j.redis)
 	if err != nil {
-		return errors.New("REDIS_URL is none") // err has the password in it
+		return errors.New("REDIS_URL is not the URL of a Redis") // err has the password in it
 	}
 	rdb := redis.NewClient(opts)
 	defer rdb.Close()

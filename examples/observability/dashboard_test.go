@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/tracing"
 )
 
-// queries gives what the dashboard asks Prometheus, wherever in it that stands.
+// queries returns all queries of the dashboard.
 func queries(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("dashboard.json")
@@ -48,7 +48,7 @@ func queries(t *testing.T) []string {
 	return found
 }
 
-// emitted gives the metrics that Prometheus gets to see, and their labels.
+// emitted returns the metrics in Prometheus, and their labels.
 func emitted(t *testing.T) (metrics, labels map[string]bool) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -95,7 +95,7 @@ func TestDashboard_TheDashboardAsksForWhatIsEmitted(t *testing.T) {
 	assert.Equal(t, metrics, asked(t, queries(t)), "every metric has its place on the dashboard")
 }
 
-// asked gives the metrics that queries ask for, if they and their labels are emitted.
+// asked returns the metrics of queries, if they and their labels are emitted.
 func asked(t *testing.T, queries []string) map[string]bool {
 	t.Helper()
 	metrics, labels := emitted(t)
@@ -121,7 +121,7 @@ func asked(t *testing.T, queries []string) map[string]bool {
 	return asked
 }
 
-// What the compose file mounts is here, and what is here is of use to it.
+// The compose file mounts files that exist, and each file here is mounted.
 func TestDashboard_TheComposeFileMountsWhatIsThere(t *testing.T) {
 	compose, err := os.ReadFile("compose.yaml")
 	require.NoError(t, err)

@@ -22,16 +22,16 @@ import (
 	"github.com/redlatch/redlatch/tracing"
 )
 
-const exportTime = 5 * time.Second // between two, and for one
+const exportTime = 5 * time.Second // between two exports, and the longest for one
 
-// telemetry is an Observer of locks, and what exports its spans and metrics.
+// telemetry is an Observer of locks, and the exporters of its spans and metrics.
 type telemetry struct {
 	observer guard.Observer
 	metrics  http.Handler // for Prometheus
 	shutdown func(ctx context.Context) error
 }
 
-// newTelemetry exports to the collector at an address, if there is one. What it does not take is not kept for later.
+// newTelemetry exports to the collector at an address, if there is one. Data that the collector does not take is dropped.
 func newTelemetry(ctx context.Context, collector string) (*telemetry, error) {
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))

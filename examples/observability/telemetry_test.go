@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// collector keeps what is exported to it, by path.
+// collector keeps the exported data by path.
 type collector struct {
 	mu   sync.Mutex
 	sent map[string]*bytes.Buffer

@@ -1,5 +1,5 @@
-// Command payonce pays an order once, and keeps that in the database, too. Redis may forget that the
-// order was paid (FLUSHALL, a failover); the row of the database does not:
+// Command payonce pays an order once, and records that in the database, too. Redis may forget that the
+// order was paid (FLUSHALL, a failover); the row of the database remains:
 //
 //	go run ./examples/payonce
 //	DATABASE_URL=postgres://… REDIS_URL=redis://… go run ./examples/payonce
@@ -26,7 +26,7 @@ import (
 	"github.com/redlatch/redlatch/guardsql"
 )
 
-// tables are the account and what was paid: a payment is one row for its order.
+// tables are the account and the payments: one row for each order.
 const tables = `
 CREATE TABLE IF NOT EXISTS account (id INT PRIMARY KEY, cents BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS payment (order_id VARCHAR(64) PRIMARY KEY, receipt VARCHAR(64) NOT NULL);
@@ -46,7 +46,7 @@ func (s *shop) pay(ctx context.Context, order string, cents int) (receipt string
 	return receipt, err
 }
 
-// charge makes the effect and its record in one transaction. The row of the order makes it happen once,
+// charge makes the effect and its record in one transaction. The row of the order allows one charge,
 // whatever Redis forgot. The fence refuses a caller whose lock was lost and taken by a later one.
 func (s *shop) charge(ctx context.Context, order string, cents int) (receipt string, err error) {
 	receipt = fmt.Sprintf("receipt-%s", order)
@@ -82,7 +82,7 @@ func run(ctx context.Context, redisURL, databaseURL string) error {
 	}
 	opts, err := redis.ParseURL(redisURL)
 	if err != nil {
-		return errors.New("REDIS_URL is no URL of a Redis") // it may have a password
+		return errors.New("REDIS_URL is not the URL of a Redis") // it may have a password
 	}
 	rdb := redis.NewClient(opts)
 	defer rdb.Close()

@@ -21,10 +21,10 @@ const (
 	settleWait = 10 * time.Second
 )
 
-// keep is for how long it is known that a step of an order was done.
+// keep is how long Redis keeps the record of a step of an order.
 const keep = 24 * time.Hour
 
-// locks decorates what works on an order or on the stock.
+// locks decorates the functions that work on an order or on the stock.
 type locks struct {
 	pay    echo.MiddlewareFunc
 	settle func(http.Handler) http.Handler
@@ -33,17 +33,17 @@ type locks struct {
 	stock  func(ctx context.Context, sku string, fn func(context.Context) error) error
 }
 
-// guarded gives the locks. The three decorators spell the same key for the same order,
-// so that they exclude each other.
+// guarded returns the locks. The three decorators make the same key for the same order, so
+// that they exclude each other.
 func guarded(g *guard.Guard) locks {
 	return locks{
 		// A second click gets 409 at once, and may ask again.
 		pay: guardecho.Middleware(g, guardecho.Lock("order:{id}", guard.NoWait())),
 		// The back office waits for its turn.
 		settle: guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.Wait(settleWait))),
-		// A task waits for a second, and then makes room and is run again later.
+		// A task waits for a second. Then asynq runs it again later.
 		charge: guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}")),
-		// A lock stops two at the same time. This stops the second one afterwards, too.
+		// A lock excludes a second charge at the same time. Once excludes it afterwards, too.
 		once: func(ctx context.Context, step, order string, fn func(context.Context) (payment, error)) (payment, bool, error) {
 			return guard.Once(ctx, g, guard.Keyf("%s:%s", step, order), keep, fn, guard.Name(step))
 		},

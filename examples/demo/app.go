@@ -35,7 +35,7 @@ type app struct {
 	stops   []func(context.Context) error // in the order of starting
 }
 
-// start brings everything up. What it started is down again if it fails.
+// start starts everything. If it fails, it stops the started parts.
 func start(ctx context.Context, opts options, redisURL string, stderr io.Writer) (*app, error) {
 	a := &app{opts: opts, tally: newTally(opts)}
 	if err := a.start(ctx, redisURL, stderr); err != nil {
@@ -71,7 +71,7 @@ func (a *app) start(ctx context.Context, redisURL string, stderr io.Writer) (err
 	return err
 }
 
-// serve has an HTTP server until the app stops, and gives its URL.
+// serve starts an HTTP server that runs until the app stops, and returns its URL.
 func (a *app) serve(ctx context.Context, addr string, handler http.Handler) (url string, err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *app) serve(ctx context.Context, addr string, handler http.Handler) (url
 	return "http://" + net.JoinHostPort(host, port), err
 }
 
-// stop lets the work that runs come to its end, from the outside in.
+// stop waits for running work, from the outside in.
 func (a *app) stop(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
@@ -128,7 +128,7 @@ func (a *app) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /admin/orders/{id}/settle", a.shop.locks.settle(http.HandlerFunc(a.settle)))
 	if a.guard != nil {
-		// Everybody may revoke a lock: it is a demonstration. In earnest, check the user.
+		// Any user may revoke a lock: it is a demonstration. In production, check the user.
 		mux.Handle("/locks/", guardweb.Handler(inspect.New(a.redis.client, inspect.Prefix(a.redis.run)),
 			guardweb.Leases(a.guard),
 			guardweb.Authorize(func(*http.Request) guardweb.Role { return guardweb.Act })))

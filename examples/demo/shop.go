@@ -18,8 +18,8 @@ const (
 var errNoOrder = errors.New("no such order")
 
 // shop stands for the database and for the payment provider. Each access to its fields is
-// atomic, two in a row are not. What was charged is the witness of this program: nothing that
-// charges looks at it.
+// atomic, two in a row are not. The charges are the witness of this program: the code that
+// charges does not read them.
 type shop struct {
 	latency time.Duration // of a charge
 	locks   locks
@@ -41,14 +41,14 @@ func newShop(n int, latency time.Duration, locks locks) *shop {
 	return s
 }
 
-// payment says what became of an attempt to pay an order.
+// payment is the result of an attempt to pay an order.
 type payment struct {
 	Order  string `json:"order"`
 	Status string `json:"status"` // open, paid, already paid or queued
 }
 
-// pay charges the order and takes one piece off the stock. It does not look whether somebody
-// did so before: each step runs once, and a later call gets its result.
+// pay charges the order and takes one piece off the stock. It does not check whether the order
+// is paid: each step runs once, and a later call gets its result.
 func (s *shop) pay(ctx context.Context, id string) (payment, error) {
 	if _, err := s.status(id); err != nil {
 		return payment{}, err
@@ -86,7 +86,7 @@ func (s *shop) ship(ctx context.Context, id string) error {
 	})
 }
 
-// status says what is known about the order, without a lock.
+// status returns the state of the order, without a lock.
 func (s *shop) status(id string) (payment, error) {
 	var charges int
 	var known bool
@@ -107,8 +107,8 @@ func (s *shop) do(fn func()) {
 	fn()
 }
 
-// pause stands for a round trip to somewhere. It ends with ctx, also when ctx had ended
-// before: nothing that a caller does not want any more gets done.
+// pause stands for a round trip. It fails if ctx has ended, also before the pause: a caller
+// that has left gets no work done.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

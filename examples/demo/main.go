@@ -1,13 +1,13 @@
-// Command orders pays orders, and shows that each is charged exactly once however many
+// Command demo pays orders, and shows that each is charged exactly once however many
 // ask for it at the same time: over an echo route, over a net/http route of the back
 // office, by asynq tasks, and with a stock count that all of them share. Every one of
 // these names what it works on ("order:42"), and redlatch lets one at a time work on it. No code
 // checks whether an order was paid: guard.Once charges it once, and gives later callers what
 // came of that.
 //
-//	go run ./examples/orders             a burst of concurrent attempts, then a table
-//	go run ./examples/orders -unguarded  the same burst without the locks
-//	go run ./examples/orders -serve :8080
+//	go run ./examples/demo             a burst of concurrent attempts, then a table
+//	go run ./examples/demo -unguarded  the same burst without the locks
+//	go run ./examples/demo -serve :8080
 //
 // It brings its own Redis, in this process. With REDIS_URL set it uses the Redis there, under a
 // key prefix of its own, and removes what it wrote there. See -help for the flags.
@@ -36,7 +36,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // so that a second Ctrl-C ends what hangs
+	context.AfterFunc(ctx, stop) // so that a second Ctrl-C ends a program that hangs
 	code := run(ctx, os.Args[1:], os.Getenv("REDIS_URL"), os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -50,7 +50,7 @@ type options struct {
 }
 
 func parseFlags(args []string, stderr io.Writer) (o options, err error) {
-	fs := flag.NewFlagSet("orders", flag.ContinueOnError)
+	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.IntVar(&o.orders, "orders", 120, "`number` of orders to pay")
 	fs.IntVar(&o.attempts, "attempts", 8, "`number` of attempts to pay each order, at the same time: requests and tasks")
@@ -74,12 +74,12 @@ func parseFlags(args []string, stderr io.Writer) (o options, err error) {
 		o.latency = 20 * time.Millisecond
 	}
 	if err != nil {
-		say(stderr, "orders: %v\n", err)
+		say(stderr, "demo: %v\n", err)
 	}
 	return o, err
 }
 
-// run is the program. What it has to show goes to stdout, everything else to stderr.
+// run is the program. Results go to stdout, messages to stderr.
 func run(ctx context.Context, args []string, redisURL string, stdout, stderr io.Writer) int {
 	opts, err := parseFlags(args, stderr)
 	switch {
@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, redisURL string, stdout, stderr io.
 	}
 	a, err := start(ctx, opts, redisURL, stderr)
 	if err != nil {
-		say(stderr, "orders: %v\n", err)
+		say(stderr, "demo: %v\n", err)
 		return exitFailed
 	}
 	if opts.serve != "" {
@@ -101,7 +101,7 @@ func run(ctx context.Context, args []string, redisURL string, stdout, stderr io.
 		err = fire(ctx, a, stdout)
 	}
 	if err := errors.Join(err, a.stop(ctx)); err != nil {
-		say(stderr, "orders: %v\n", err)
+		say(stderr, "demo: %v\n", err)
 		return exitFailed
 	}
 	if opts.serve == "" {
@@ -110,7 +110,7 @@ func run(ctx context.Context, args []string, redisURL string, stdout, stderr io.
 	return exitOK
 }
 
-// say writes for people. If nobody is there to read it, there is nothing to do about it.
+// say writes for people. There is nothing to do about an error.
 func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
 // curlLines takes the base URL, the number of orders and the gateway's latency.

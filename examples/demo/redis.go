@@ -24,7 +24,7 @@ type backend struct {
 }
 
 func openRedis(ctx context.Context, redisURL string) (*backend, error) {
-	b := &backend{run: "orders-" + strings.ToLower(rand.Text()[:8])}
+	b := &backend{run: "demo-" + strings.ToLower(rand.Text()[:8])}
 	if redisURL == "" {
 		server, err := embedded.Start()
 		if err != nil {
@@ -35,7 +35,7 @@ func openRedis(ctx context.Context, redisURL string) (*backend, error) {
 	}
 	opts, err := redis.ParseURL(redisURL)
 	if err != nil {
-		return nil, errors.New("REDIS_URL is no URL as redis://host:6379") // err may have a piece of its password
+		return nil, errors.New("REDIS_URL is not a URL such as redis://host:6379") // err may have a part of its password
 	}
 	b.client = redis.NewClient(opts)
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
@@ -46,7 +46,7 @@ func openRedis(ctx context.Context, redisURL string) (*backend, error) {
 	return b, nil
 }
 
-// String says which Redis it is, without what is secret in the URL.
+// String names the Redis, without the password of its URL.
 func (b *backend) String() string {
 	if b.embedded != nil {
 		return "embedded Redis on " + b.embedded.Addr()
@@ -69,8 +69,8 @@ func (b *backend) close(ctx context.Context) error {
 	return errors.Join(err, b.deleteKeys(ctx), b.client.Close())
 }
 
-// deleteKeys removes what outlives a lock and a queue: the last fence of each order,
-// which otherwise goes a minute later, and asynq's statistics.
+// deleteKeys removes the keys that outlive locks and queues: the last fence of each order,
+// which Redis would drop a minute later, and asynq's statistics.
 func (b *backend) deleteKeys(ctx context.Context) error {
 	for _, pattern := range []string{b.run + ":*", "asynq:{" + b.run + "}:*"} {
 		it := b.client.Scan(ctx, 0, pattern, 1000).Iterator()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
-// orders runs the program to its end.
-func orders(t *testing.T, redisURL string, args ...string) (code int, stdout, stderr string) {
+// demo runs the program to its end.
+func demo(t *testing.T, redisURL string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = run(t.Context(), args, redisURL, &out, &errs)
@@ -40,12 +42,12 @@ func rows(t *testing.T, stdout string) map[string]int {
 	return got
 }
 
-func TestOrders_GuardedChargesExactlyOnce(t *testing.T) {
+func TestDemo_GuardedChargesExactlyOnce(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8")
+	code, stdout, stderr := demo(t, "", "-orders", "20", "-attempts", "8")
 	require.Equal(t, exitOK, code, stderr)
 	got := rows(t, stdout)
-	assert.Positive(t, got["answered busy"], "nobody contended")
+	assert.Positive(t, got["answered busy"], "no attempt met another")
 	delete(got, "answered busy")
 	assert.Equal(t, map[string]int{
 		"orders": 20, "attempts": 160, "paid": 20, "double charges": 0, "stock drift": 0,
@@ -53,9 +55,9 @@ func TestOrders_GuardedChargesExactlyOnce(t *testing.T) {
 	assert.Contains(t, stderr, "every order was charged exactly once")
 }
 
-func TestOrders_UnguardedChargesTwice(t *testing.T) {
+func TestDemo_UnguardedChargesTwice(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := orders(t, "", "-orders", "20", "-attempts", "8", "-unguarded")
+	code, stdout, stderr := demo(t, "", "-orders", "20", "-attempts", "8", "-unguarded")
 	assert.Equal(t, exitFailed, code)
 	got := rows(t, stdout)
 	assert.Positive(t, got["double charges"])
@@ -66,7 +68,7 @@ func TestOrders_UnguardedChargesTwice(t *testing.T) {
 
 // Several runs at a time share a Redis without noticing each other, and leave it as
 // they found it.
-func TestOrders_RunsShareARedis(t *testing.T) {
+func TestDemo_RunsShareARedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
@@ -75,7 +77,7 @@ func TestOrders_RunsShareARedis(t *testing.T) {
 	var runs sync.WaitGroup
 	for range 2 {
 		runs.Go(func() {
-			code, stdout, stderr := orders(t, server.URL(), "-orders", "10")
+			code, stdout, stderr := demo(t, server.URL(), "-orders", "10")
 			assert.Equal(t, exitOK, code, stderr)
 			assert.Equal(t, 10, rows(t, stdout)["paid"])
 		})
@@ -86,49 +88,105 @@ func TestOrders_RunsShareARedis(t *testing.T) {
 	assert.Equal(t, []string{"theirs"}, left)
 }
 
-func TestOrders_ServeUntilInterrupted(t *testing.T) {
-	t.Parallel()
+// serve runs the program with -serve until the test ends, and returns its URL.
+func serve(t *testing.T, redisURL string, args ...string) (baseURL string) {
+	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
 	stdout, program := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"-serve", "127.0.0.1:0", "-latency", "20ms"}, "", program, io.Discard)
+		code <- run(ctx, append(args, "-serve", "127.0.0.1:0"), redisURL, program, io.Discard)
 		_ = program.Close()
 	}()
-
-	// What is printed first has the address; the rest is read so that nothing blocks.
+	t.Cleanup(func() {
+		interrupt()
+		assert.Equal(t, exitOK, <-code)
+	})
+	// The first line has the URL. The others are read so that the program does not block.
 	buf := make([]byte, 4096)
 	n, err := stdout.Read(buf)
 	require.NoError(t, err)
 	go func() { _, _ = io.Copy(io.Discard, stdout) }()
-	baseURL := regexp.MustCompile(`http://[\d.]+:\d+`).FindString(string(buf[:n]))
+	baseURL = regexp.MustCompile(`http://[\d.]+:\d+`).FindString(string(buf[:n]))
 	require.NotEmpty(t, baseURL, "%s", buf[:n])
-
-	assert.JSONEq(t, `{"order":"1","status":"paid"}`, request(t, http.MethodPost, baseURL+"/orders/1/pay"))
-	assert.JSONEq(t, `{"order":"1","status":"already paid"}`, request(t, http.MethodPost, baseURL+"/admin/orders/1/settle"))
-	assert.JSONEq(t, `{"order":"2","status":"queued"}`, request(t, http.MethodPost, baseURL+"/orders/2/charge"))
-	assert.JSONEq(t, `{"order":"1","status":"paid"}`, request(t, http.MethodGet, baseURL+"/orders/1"))
-	assert.Contains(t, request(t, http.MethodPost, baseURL+"/orders/999/pay"), "no such order")
-	assert.Contains(t, request(t, http.MethodPost, baseURL+"/admin/orders/999/settle"), "no such order")
-
-	interrupt()
-	assert.Equal(t, exitOK, <-code)
+	return baseURL
 }
 
-func request(t *testing.T, method, url string) string {
+func TestDemo_ServesRoutesAndTasks(t *testing.T) {
+	t.Parallel()
+	baseURL := serve(t, "", "-latency", "20ms")
+	for _, row := range []struct{ method, path, answer string }{
+		{http.MethodPost, "/orders/1/pay", `{"order":"1","status":"paid"}`},
+		{http.MethodPost, "/admin/orders/1/settle", `{"order":"1","status":"already paid"}`},
+		{http.MethodPost, "/orders/2/charge", `{"order":"2","status":"queued"}`},
+		{http.MethodGet, "/orders/1", `{"order":"1","status":"paid"}`},
+		{http.MethodPost, "/orders/999/pay", "no such order"},
+		{http.MethodPost, "/admin/orders/999/settle", "no such order"},
+	} {
+		_, body := request(t, row.method, baseURL+row.path)
+		assert.Contains(t, body, row.answer)
+	}
+}
+
+func TestDemo_PageShowsAnOrderThatIsPaid(t *testing.T) {
+	t.Parallel()
+	baseURL := serve(t, "", "-latency", "1s")
+	var paid sync.WaitGroup
+	paid.Go(func() { request(t, http.MethodPost, baseURL+"/orders/7/pay") })
+	assert.Eventually(t, func() bool {
+		_, page := request(t, http.MethodGet, baseURL+"/") // leads to /locks/
+		return strings.Contains(page, "order:7")
+	}, 20*time.Second, 10*time.Millisecond)
+	paid.Wait()
+	_, page := request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7")
+	assert.Contains(t, page, "This key is free.")
+}
+
+// The order is busy, its key is unusable, Redis is down: on echo and on net/http.
+func TestDemo_AnswersOfLocks(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	baseURL := serve(t, server.URL(), "-latency", "300ms")
+	ask := func(path string, status int, says string) {
+		t.Helper()
+		got, body := request(t, http.MethodPost, baseURL+path)
+		assert.Equal(t, status, got)
+		assert.Contains(t, body, says)
+	}
+	var clicks sync.WaitGroup
+	var statuses [2]int
+	for i := range statuses {
+		clicks.Go(func() { statuses[i], _ = request(t, http.MethodPost, baseURL+"/orders/3/pay") })
+	}
+	clicks.Wait()
+	assert.ElementsMatch(t, []int{http.StatusOK, http.StatusConflict}, statuses)
+	for _, format := range []string{"/orders/%s/pay", "/admin/orders/%s/settle"} {
+		ask(fmt.Sprintf(format, "%FF"), http.StatusBadRequest, "lock_key_invalid")
+	}
+	server.Kill()
+	for _, format := range []string{"/orders/%s/pay", "/admin/orders/%s/settle"} {
+		ask(fmt.Sprintf(format, "4"), http.StatusServiceUnavailable, "lock_store_unavailable")
+	}
+	server.Restart(t)
+	require.Eventually(t, func() bool {
+		status, _ := request(t, http.MethodPost, baseURL+"/orders/4/pay")
+		return status == http.StatusOK
+	}, 30*time.Second, 50*time.Millisecond)
+}
+
+func request(t *testing.T, method, url string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
-	body, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	return string(body)
+	return resp.StatusCode, string(text)
 }
 
-func TestOrders_InterruptedBurstFails(t *testing.T) {
+func TestDemo_InterruptedBurstFails(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	var out, errs bytes.Buffer
@@ -136,7 +194,7 @@ func TestOrders_InterruptedBurstFails(t *testing.T) {
 	assert.Contains(t, errs.String(), "context canceled")
 }
 
-func TestOrders_BadUsage(t *testing.T) {
+func TestDemo_BadUsage(t *testing.T) {
 	for _, test := range []struct {
 		args     []string
 		redisURL string
@@ -158,7 +216,7 @@ func TestOrders_BadUsage(t *testing.T) {
 	} {
 		t.Run(strings.Join(append(test.args, test.redisURL), " "), func(t *testing.T) {
 			t.Parallel()
-			code, stdout, stderr := orders(t, test.redisURL, test.args...)
+			code, stdout, stderr := demo(t, test.redisURL, test.args...)
 			assert.Equal(t, test.code, code)
 			assert.Contains(t, stderr, test.says)
 			assert.NotContains(t, stderr, "secret")

@@ -16,20 +16,20 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// mostTime is for a burst. What takes longer takes for ever.
+// mostTime bounds a burst. A burst that takes longer hangs.
 const mostTime = 2 * time.Minute
 
 // The routes take turns, so that all ways to pay an order meet. A charge is answered before
 // the order is paid, by a task.
 var routes = [...]string{"/orders/%d/pay", "/orders/%d/charge", "/admin/orders/%d/settle", "/orders/%d/pay"}
 
-// tally counts what becomes of the attempts to pay.
+// tally counts how the attempts to pay end.
 type tally struct {
-	busy      atomic.Int64  // answers that somebody else works on the order
+	busy      atomic.Int64  // answers that another caller works on the order
 	tasksDone chan struct{} // gets one for each task that ended
 
 	mu     sync.Mutex // protects failed
-	failed []error    // answers that nobody should get
+	failed []error    // answers that should not occur
 }
 
 func newTally(o options) *tally {
@@ -42,8 +42,8 @@ func (t *tally) fail(err error) {
 	t.failed = append(t.failed, err)
 }
 
-// taskRan counts how a run of a task ended. asynq repeats a task that failed, unless that
-// is of no use.
+// taskRan counts how a run of a task ended. asynq repeats a task that failed, unless its
+// error is asynq.SkipRetry.
 func (t *tally) taskRan(err error) {
 	switch {
 	case errors.Is(err, guard.ErrBusy):
@@ -59,13 +59,12 @@ func (t *tally) taskRan(err error) {
 	}
 	select {
 	case t.tasksDone <- struct{}{}:
-	default: // nobody waits for the tasks of -serve
+	default: // with -serve, the tasks are not awaited
 	}
 }
 
-// fire pays every order by many attempts at a time, over the routes and the queue that anybody
-// would use. It writes what came of it, by the gateway's account, and returns nil if every
-// order was charged exactly once.
+// fire pays every order by many attempts at a time, over the public routes and the queue. It
+// prints the gateway's account, and returns nil if every order was charged exactly once.
 func fire(ctx context.Context, a *app, stdout io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, mostTime, fmt.Errorf("the burst took longer than %v", mostTime))
 	defer cancel()
@@ -82,7 +81,7 @@ func fire(ctx context.Context, a *app, stdout io.Writer) error {
 			}
 		})
 	}
-	for n := range a.opts.orders * a.opts.attempts { // those at one order in a row: that is what makes them meet
+	for n := range a.opts.orders * a.opts.attempts { // the attempts to pay one order are in a row, so that they meet
 		route := n % a.opts.attempts % len(routes)
 		attempts <- fmt.Sprintf(routes[route], n/a.opts.attempts+1)
 		if route == 1 {
@@ -100,9 +99,8 @@ func fire(ctx context.Context, a *app, stdout io.Writer) error {
 	return errors.Join(context.Cause(ctx), a.report(stdout))
 }
 
-// pay asks until the answer is not "later": the order is busy, or Redis did not answer in time.
-// It comes back as Retry-After asks for, only sooner: here an order is busy
-// for milliseconds.
+// pay asks again while the order is busy or Redis does not answer. It does not wait for as long
+// as Retry-After says: here an order is busy for milliseconds.
 func (a *app) pay(ctx context.Context, client *http.Client, url string) error {
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)

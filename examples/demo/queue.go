@@ -14,7 +14,7 @@ import (
 
 const taskCharge = "order:charge"
 
-// chargeTask is the payload of a task. The lock's key is made of it.
+// chargeTask is the payload of a task. The lock's key has the OrderID.
 type chargeTask struct {
 	OrderID string `json:"order_id"`
 }
@@ -26,21 +26,21 @@ type queue struct {
 	name   string
 }
 
-// startQueue has as many tasks run at a time. How each run ended goes to ran.
+// startQueue runs up to concurrency tasks at a time, and reports the error of each run to ran.
 func startQueue(rdb *backend, concurrency int, s *shop, ran func(error)) (*queue, error) {
 	q := &queue{client: asynq.NewClientFromRedisClient(rdb.client), name: rdb.run}
 	q.server = asynq.NewServerFromRedisClient(rdb.client, guardasynq.Configure(asynq.Config{
 		Concurrency: concurrency,
 		Queues:      map[string]int{q.name: 1},
-		// asynq looks for work every second, and for tasks to repeat every five. A burst
-		// that ends in seconds has no use for tasks that come after it.
+		// By default asynq looks for work every second, and for tasks to repeat every five
+		// seconds. A burst ends sooner.
 		TaskCheckInterval:        10 * time.Millisecond,
 		DelayedTaskCheckInterval: 100 * time.Millisecond,
 		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return time.Second },
 		LogLevel:                 asynq.FatalLevel,
 	}))
 	tasks := asynq.NewServeMux()
-	watch := func(next asynq.Handler) asynq.Handler { // outside the lock: it sees the runs that the lock refused, too
+	watch := func(next asynq.Handler) asynq.Handler { // outside the lock: it also gets the runs that the lock refused
 		return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 			err := next.ProcessTask(ctx, t)
 			ran(err)
@@ -62,7 +62,7 @@ func startQueue(rdb *backend, concurrency int, s *shop, ran func(error)) (*queue
 	return q, q.server.Start(tasks)
 }
 
-// stop waits for the tasks that run.
+// stop waits for running tasks.
 func (q *queue) stop(context.Context) error {
 	q.server.Shutdown()
 	return nil
