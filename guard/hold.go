@@ -85,7 +85,7 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	l := &Lease{hold: h, parent: parent, outer: leaseIn(ctx), depth: h.depth, refs: 1, cancel: func(error) {}}
 	h.mu.Unlock()
 	if err := h.sendDepth(ctx, "enter", cohort.Patience{Most: clock.Forever}); err != nil {
-		l.end(ctx, cohort.Patience{})
+		_ = l.endWork(ctx, true)
 		return nil, err
 	}
 	return l, nil
@@ -106,7 +106,7 @@ func (h *hold) admit(ctx context.Context, l *Lease) (*Lease, error) {
 		return l, nil
 	}
 	l.cancel(reason)
-	l.end(ctx, cohort.Patience{})
+	_ = l.endWork(ctx, false)
 	return nil, reason
 }
 
@@ -175,13 +175,13 @@ func (h *hold) release(ctx context.Context, reason *LostError, p cohort.Patience
 
 // lose ends a hold whose end was not reported yet.
 func (h *hold) lose(cause error) {
-	if h.Cut(cause) {
+	if h.Cancel(cause) {
 		h.ReportLoss()
 	}
 }
 
-// Cut implements watchdog.Holder.
-func (h *hold) Cut(cause error) (first bool) {
+// Cancel implements watchdog.Holder.
+func (h *hold) Cancel(cause error) (first bool) {
 	h.mu.Lock()
 	if h.reason != nil {
 		h.mu.Unlock()

@@ -20,8 +20,8 @@ func init() {
 		return checkOnce(keep, options.([]OnceOption)) //nolint:forcetypeassert // as above
 	}
 	guardhook.GuardFor = func(ctx context.Context) any { return guardFor(ctx) }
-	guardhook.Owner = func(lease any) string { return lease.(*Lease).hold.Owner() }           //nolint:forcetypeassert // as above
-	guardhook.Limit = func(lease any) guardstore.Limit { return lease.(*Lease).hold.Limit() } //nolint:forcetypeassert // as above
+	guardhook.Owner = func(lease any) string { return lease.(*Lease).hold.Claim.Owner }           //nolint:forcetypeassert // as above
+	guardhook.Limit = func(lease any) guardstore.Limit { return lease.(*Lease).hold.Claim.Limit } //nolint:forcetypeassert // as above
 }
 
 // defaultWait sets the wait where neither the call nor the Guard set one.

@@ -50,7 +50,7 @@ func (l *Lease) Fence() uint64 { return l.hold.Fence }
 
 // Deadline is when the lease ends if it is never renewed again. Renewal moves it. It does
 // not ask Redis: Check finds out that a key was deleted.
-func (l *Lease) Deadline() time.Time { return l.hold.Hold.Deadline().Time() }
+func (l *Lease) Deadline() time.Time { return l.hold.Deadline().Time() }
 
 // Err is nil while the lease is held, else the LostError that says why it is not.
 func (l *Lease) Err() error {
@@ -149,7 +149,7 @@ func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 func (l *Lease) endAsync(ctx context.Context, e ending) (begun bool) {
 	h := l.hold
 	if e.ends && e.loss() == nil && !h.Shared() {
-		h.AboutToRelease()
+		h.PassOn()
 	}
 	return h.g.tasks.Go(func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) })
 }
@@ -184,7 +184,7 @@ func (l *Lease) beginEnd() (e ending, first bool) {
 	e.last = h.depth == 0
 	e.ends = e.last && h.reason == nil
 	if e.ends {
-		cause := h.Unwatch(h)
+		cause := h.Drop(h)
 		h.end = LostError{Name: h.Label.Name, Key: h.Label.Key, Cause: ErrReleased}
 		if cause != nil {
 			h.end = h.endedBy(cause)
@@ -216,13 +216,12 @@ func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 			l.observeEnd(e.reason)
 		}()
 	}
-	switch {
-	case e.last:
+	if e.last {
 		l.lost, l.failure = h.release(ctx, e.reason, p)
-	case e.reason == nil && p.Most > 0:
-		_ = h.sendDepth(ctx, "leave", p) // renewal carries the counter, too
-		l.lost = h.lossSoFar()
-	default:
+	} else {
+		if e.reason == nil {
+			_ = h.sendDepth(ctx, "leave", p) // renewal carries the counter, too
+		}
 		l.lost = h.lossSoFar()
 	}
 	if !lostNow {

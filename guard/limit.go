@@ -102,12 +102,12 @@ func (g *Guard) checkLimit(s *settings) error {
 	return nil
 }
 
-func (l *Lease) exclusive() bool { return l.hold.Limit() == guardstore.Exclusive }
+func (l *Lease) exclusive() bool { return l.hold.Claim.Limit == guardstore.Exclusive }
 
 // checkUpgrade refuses a call that wants more than the hold it would join has. The call would
 // wait for itself.
 func (l *Lease) checkUpgrade(c *call) error {
-	held, wanted := l.hold.Limit(), c.limit
+	held, wanted := l.hold.Claim.Limit, c.limit
 	joins := wanted == guardstore.Unlimited || held == guardstore.Exclusive || held != guardstore.Unlimited && held <= wanted
 	if !joins {
 		return &OptionError{"ctx", fmt.Sprintf("holds the key with %s, and the call wants it with %s: release it first",

@@ -223,22 +223,7 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 	}
 	c.outer = leaseIn(ctx)
 	if found := c.outer.inChain(g, c.lock.Key); found != nil {
-		if err = found.checkUpgrade(c); err == nil {
-			l, err = found.hold.enter(ctx, found)
-		}
-		if err != nil {
-			return nil, waited(0, cohort.Waited{}, err)
-		}
-		kept := false
-		defer func() {
-			if !kept { // an Observer panicked
-				l.end(ctx, cohort.Patience{})
-			}
-		}()
-		_ = waited(l.depth, cohort.Waited{}, nil)
-		l.begin(ctx)
-		kept = true
-		return l.hold.admit(ctx, l)
+		return found.reenter(ctx, c, waited)
 	}
 	var got cohort.Hold
 	var w cohort.Waited
@@ -267,6 +252,26 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 	return l, nil
 }
 
+// reenter joins the hold of a lease that ctx carries.
+func (l *Lease) reenter(ctx context.Context, c *call, waited func(int, cohort.Waited, error) error) (inner *Lease, err error) {
+	if err = l.checkUpgrade(c); err == nil {
+		inner, err = l.hold.enter(ctx, l)
+	}
+	if err != nil {
+		return nil, waited(0, cohort.Waited{}, err)
+	}
+	kept := false
+	defer func() {
+		if !kept { // an Observer panicked
+			_ = inner.endWork(ctx, true)
+		}
+	}()
+	_ = waited(inner.depth, cohort.Waited{}, nil)
+	inner.begin(ctx)
+	kept = true
+	return inner.hold.admit(ctx, inner)
+}
+
 // workContext returns the context of the work and its release, given that of the call. Work under another lock has to end
 // with that lock, whose loss no other context shows.
 func (c *call) workContext(ctx context.Context) context.Context {
@@ -293,13 +298,18 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 	if c.failOpen {
 		down = g.outage(ctx, c.lock.Key)
 	}
+	since, until := cmp.Or(c.since, begun), clock.Never
+	if c.wait <= clock.Forever {
+		until = since.Add(c.wait)
+	}
 	got, w, err := g.cohorts.Acquire(ctx, &cohort.Request{
-		Label: retry.Label(c.lock), TTL: c.ttl, Limit: c.limit, Metadata: c.metadata,
-		MinHold: c.minHold, Once: c.once.record(), Wait: c.wait, Since: c.since, FailOpen: c.failOpen, Down: down,
+		Label:   retry.Label(c.lock),
+		Claim:   guardstore.Claim{Key: c.lock.Key, TTL: c.ttl, Limit: c.limit, Metadata: c.metadata, Once: c.once.record()},
+		MinHold: c.minHold, Waits: c.wait > 0, Until: until, Down: down,
 		Alone: c.alone || c.maxHold > 0 && c.limit == guardstore.Unlimited,
 	}, begun, stop)
 	if taken = err == nil; !taken {
-		err = c.failure(ctx, cmp.Or(c.since, begun), w, err)
+		err = c.failure(ctx, since, w, err)
 	}
 	return got, w, err
 }
@@ -309,7 +319,7 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 	var failure *retry.Error
 	var recorded *cohort.RecordedError
 	switch {
-	case errors.Is(err, cohort.ErrClosed):
+	case errors.Is(err, cohort.ErrClosed), errors.Is(err, retry.ErrStopped):
 		return ErrClosed
 	case errors.Is(err, cohort.ErrBusy):
 		return c.busy(since, w, nil)
@@ -317,7 +327,7 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 		return c.busy(since, w, ended(ctx))
 	case errors.As(err, &recorded):
 		return c.recorded(recorded.Record)
-	case errors.As(err, &failure):
+	case errors.As(err, &failure) && (failure.Refused || ctx.Err() == nil):
 		return storeError(failure, c.lock.Name)
 	}
 	return ended(ctx)

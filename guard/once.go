@@ -112,8 +112,8 @@ func (s *settings) checkOnce() error {
 // asking the bank for it. ok is false where nothing of the kind is known.
 func Interrupted(ctx context.Context) (fence uint64, ok bool) {
 	for l := leaseIn(ctx); l != nil; l = l.outer {
-		if earlier, recorded := l.hold.Earlier(); recorded {
-			return earlier, earlier > 0
+		if l.hold.Claim.Once != nil {
+			return l.hold.Earlier, l.hold.Earlier > 0
 		}
 	}
 	return 0, false
@@ -136,16 +136,23 @@ func (g *Guard) Forget(ctx context.Context, key KeyFunc) (bool, error) {
 		return false, ErrClosed
 	}
 	defer g.inside.Leave()
-	found, err := g.cohorts.Forget(ctx, store, retry.Label(c.lock), stop)
+	call := retry.Call{Op: "forget", Label: retry.Label(c.lock), For: g.storeTimeout, Stop: stop}
+	found, err := retry.Do(ctx, g.cohorts.Calls, call, store.Recorded, c.lock.Key)
+	if err != nil {
+		return false, c.failure(ctx, 0, cohort.Waited{}, err)
+	}
+	if found.Reply.State == guardstore.RecordNone {
+		return false, nil
+	}
+	// The command names the record: executed late, or once more, it does not delete a newer one.
+	deleted, err := retry.Do(ctx, g.cohorts.Calls, call, store.Forget, guardstore.Forget{Key: c.lock.Key, RecordID: found.Reply})
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return false, ended(ctx)
 	case err != nil:
 		return false, c.failure(ctx, 0, cohort.Waited{}, err)
-	case found == guardstore.ForgetBusy:
+	case deleted.Reply == guardstore.ForgetBusy:
 		return false, &BusyError{Name: c.lock.Name, Key: c.lock.Key, RetryAfter: time.Second}
 	}
-	return found == guardstore.ForgetDone, nil
+	return deleted.Reply == guardstore.ForgetDone || deleted.InDoubt, nil // an attempt that was not answered may have done it
 }
 
 // errReplayed ends a call whose result was kept, and is decoded.

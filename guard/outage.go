@@ -72,7 +72,7 @@ func (g *Guard) noteOutage(ctx context.Context, lock Lock, ttl time.Duration, er
 	}
 	ctx = context.WithoutCancel(ctx)
 	asking := g.tasks.Go(func() {
-		_ = g.cohorts.Probe(ctx, "release", retry.Label(lock), ttl, g.abort, outageMemory)
+		_ = g.probe(ctx, retry.Call{Op: "release", Label: retry.Label(lock), For: outageMemory, Stop: g.abort}, ttl)
 		g.outages.mu.Lock()
 		defer g.outages.mu.Unlock()
 		delete(g.outages.byServer, server)

@@ -3,9 +3,10 @@ package guard
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
@@ -30,10 +31,10 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 	}
 	defer g.inside.Leave()
 	lock := Lock{Name: g.lock.nameFor(nil), Key: "ping:" + g.instance}
-	err := g.cohorts.Probe(ctx, "ping", retry.Label(lock), 0, stop, g.storeTimeout)
+	err := g.probe(ctx, retry.Call{Op: "ping", Label: retry.Label(lock), For: g.storeTimeout, Stop: stop}, 0)
 	var failure *retry.Error
 	switch {
-	case errors.Is(err, cohort.ErrClosed):
+	case errors.Is(err, retry.ErrStopped):
 		return ErrClosed
 	case err != nil && ctx.Err() != nil:
 		return ended(ctx)
@@ -41,4 +42,11 @@ func (g *Guard) Ping(ctx context.Context) error { //nolint:contextcheck // a nil
 		return storeError(failure, "")
 	}
 	return nil
+}
+
+// probe sends a command that changes nothing, in the same way as those of locks: it releases a claim that never was.
+func (g *Guard) probe(ctx context.Context, c retry.Call, ttl time.Duration) error {
+	r := guardstore.Release{Key: c.Label.Key, Owner: g.cohorts.NewOwner(guardstore.Exclusive), TTL: ttl}
+	_, err := retry.Do(ctx, g.cohorts.Calls, c, g.store.Release, r)
+	return err
 }

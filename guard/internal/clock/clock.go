@@ -1,6 +1,9 @@
 package clock
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Instant is a point on a clock that neither jumps nor stands still while the machine
 // is suspended, in nanoseconds. Leases are measured on it. The zero instant is never
@@ -9,6 +12,9 @@ type Instant int64
 
 // Forever is for ever, short enough to be added to any instant (73 years).
 const Forever time.Duration = 1 << 61
+
+// Never is after every other instant.
+const Never Instant = math.MaxInt64
 
 // start is epoch on that clock. The epoch is far from 0 because package time may
 // be set back: a testing/synctest bubble begins in the year 2000.

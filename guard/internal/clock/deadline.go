@@ -107,28 +107,3 @@ func Detach(ctx context.Context) *Deadline {
 	}
 	return WithDeadline(context.WithoutCancel(Caller(ctx)), at)
 }
-
-type detached struct {
-	context.Context //nolint:containedctx // it is one
-	at              time.Time
-}
-
-// WithoutDone makes a context with the values of parent and a deadline of its own. It does
-// not end with parent. Its Done is nil, as it never has a timer.
-func WithoutDone(parent context.Context, at time.Time) context.Context {
-	return &detached{parent, at}
-}
-
-// Done implements context.Context.
-func (*detached) Done() <-chan struct{} { return nil }
-
-// Deadline implements context.Context.
-func (d *detached) Deadline() (time.Time, bool) { return d.at, true }
-
-// Err implements context.Context.
-func (d *detached) Err() error {
-	if time.Now().Before(d.at) {
-		return nil
-	}
-	return context.DeadlineExceeded
-}

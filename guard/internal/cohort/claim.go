@@ -27,10 +27,7 @@ const (
 	resubscribedWait = 200 * time.Millisecond
 	expirySlack      = 50 * time.Millisecond
 	pollSlack        = 5 * time.Millisecond
-	mostLate         = 2 // grants that arrived after their ttl, before the claim fails
 )
-
-var errLate = errors.New("answers take longer than the ttl")
 
 // claim waits in the store for the callers in a cohort's queue, on a goroutine of its own. Its trace says
 // what the store may have written about its owner. A claim that leaves has to undo that:
@@ -42,7 +39,8 @@ var errLate = errors.New("answers take longer than the ttl")
 //	known   | known   | inDoubt          | a grant              | inDoubt  | a release
 //	inDoubt | inDoubt | inDoubt          | one with a tombstone | inDoubt  | a release and a tombstone
 //
-// A finished claim leaves, and goes on under a new owner, with trace none. A grant takes the claim's place.
+// A finished claim leaves, and goes on under a new owner, with trace none: so does a claim whose grant came too late to be
+// used. A grant takes the claim's place.
 type claim struct {
 	table    *Table
 	cohort   *cohort
@@ -51,13 +49,12 @@ type claim struct {
 	unwanted chan struct{} // closed when no caller wants the claim any more
 	signals  signals
 	trace    trace
-	leaving  bool // it counts in cohort.leaving; guarded by Table.mu
+	counted  bool // in cohort.releasing; guarded by Table.mu
 
 	ahead     int           // claims in front of it in the store's queue, when last asked
 	head      head          // what is known of the first in the queue
 	expires   clock.Instant // when the holder expires, by the first answer to this claim
 	remaining time.Duration // the holder's ttl, by the last answer
-	late      int           // how many grants arrived too late
 	missed    uint64        // notifier.missed before the store could publish to the claim
 }
 
@@ -112,7 +109,7 @@ func (cl *claim) start(ctx context.Context, askNow bool) {
 	if !cl.table.Tasks.Go(func() { cl.run(ctx) }) {
 		cl.table.notifier.unregister(cl.request.Owner)
 		cl.cohort.fail(cl, ErrClosed)
-		cl.cohort.left(ctx, cl)
+		cl.left(ctx)
 	}
 }
 
@@ -179,82 +176,79 @@ func (cl *claim) pollInterval() time.Duration {
 
 // acquire sends the claim. It returns false if the claim has ended.
 func (cl *claim) acquire(ctx context.Context) (waits bool) {
-	cl.request.Unsubscribed = !cl.table.notifier.subscribed.Load()
-	cl.request.Metadata = cl.cohort.metadataInFront(cl.request.Metadata)
-	call := retry.NewCall(cl.table.Calls, acquireOp, cl.label, cl.table.acquire, cl.request)
-	cl.table.Awake(call.Begun)
-	reply, err := call.Run(ctx, cl.unwanted, call.Begun.Add(cl.table.Calls.Timeout))
-	if call.InDoubt {
-		cl.trace = inDoubt
-	}
-	if errors.Is(err, retry.ErrStopped) {
-		cl.leave(ctx)
-		return false
-	}
-	cl.trace = max(cl.trace, known)
+	t, c := cl.table, cl.cohort
+	cl.request.Unsubscribed = !t.notifier.subscribed.Load()
+	cl.request.Metadata = c.metadataInFront(cl.request.Metadata)
+	t.Awake(clock.Now())
+	a, err := retry.Do(ctx, t.Calls, retry.Call{Op: acquireOp, Label: cl.label, For: t.Calls.Timeout, Stop: cl.unwanted}, t.Store.Acquire, cl.request)
 	switch {
-	case err != nil:
-		cl.cohort.fail(cl, call.Failure(err))
-	case reply.Status == guardstore.ClaimHeld:
-		return cl.held(ctx, call, reply)
-	case reply.Status == guardstore.ClaimRecorded:
-		cl.cohort.recorded(reply.Record)
-	case reply.Status == guardstore.ClaimFinished:
-		cl.trace = inDoubt // it may hold the lock, and be revoked
-		cl.leave(ctx)
-		cl.changeOwner()
-		cl.signals.put(acquireNow)
-		return true
-	default: // busy
-		cl.queued(reply)
-		cl.cohort.setHolder(lockStateOf(reply))
-		return true
+	case a.InDoubt:
+		cl.trace = inDoubt
+	case err == nil:
+		cl.trace = max(cl.trace, known)
 	}
-	cl.leave(ctx)
-	return false
-}
-
-// held gives a grant to a caller. It returns true if the grant came too late to be used, and the claim
-// asks again.
-func (cl *claim) held(ctx context.Context, call *acquireCall, reply guardstore.ClaimReply) (waits bool) {
-	g := cl.cohort.newGrant(cl.request, reply, call.Sent, cl.trace == inDoubt)
-	if clock.Now() < g.Deadline() {
-		cl.table.notifier.unregister(cl.request.Owner)
-		if cl.cohort.admit(ctx, cl, g) {
+	switch reply := a.Reply; {
+	case errors.Is(err, retry.ErrStopped):
+	case err != nil:
+		c.fail(cl, err)
+	case reply.Status == guardstore.ClaimHeld:
+		g := c.newGrant(cl.request, reply, a.Sent, cl.trace == inDoubt)
+		if clock.Now() >= g.Deadline() {
+			return cl.startOver(ctx)
+		}
+		if c.admit(ctx, cl, g) {
+			t.notifier.unregister(cl.request.Owner)
 			return false
 		}
-	} else if cl.late++; cl.late <= mostLate {
-		cl.signals.put(acquireNow) // asking again gives the hold its full ttl again
+	case reply.Status == guardstore.ClaimRecorded:
+		c.failAll(&RecordedError{reply.Record})
+	case reply.Status == guardstore.ClaimFinished:
+		cl.trace = inDoubt // it may hold the lock, and be revoked
+		return cl.startOver(ctx)
+	default: // busy
+		cl.queued(reply)
+		c.setHolder(stateOf(reply))
 		return true
-	} else {
-		cl.cohort.fail(cl, &retry.Error{Op: acquireOp, Key: cl.label.Key, Err: errLate, Refused: true})
 	}
 	cl.leave(ctx)
 	return false
 }
 
-// changeOwner goes on under a new owner.
-func (cl *claim) changeOwner() {
-	cl.request.Owner, cl.request.Ticket, cl.trace = cl.table.newOwner(cl.request.Limit), 0, none
+// startOver makes the claim leave, and asks at once under a new owner.
+func (cl *claim) startOver(ctx context.Context) (waits bool) {
+	cl.leave(ctx)
+	cl.request.Owner, cl.request.Ticket, cl.trace = cl.table.NewOwner(cl.request.Limit), 0, none
 	cl.table.notifier.register(cl)
+	cl.signals.put(acquireNow)
+	return true
 }
 
 // leave takes the claim out of the store's queue, asynchronously, and releases the lock if the claim
 // has it, or may still get it.
 func (cl *claim) leave(ctx context.Context) {
-	t := cl.table
-	t.notifier.unregister(cl.request.Owner)
+	t, r := cl.table, cl.request
+	t.notifier.unregister(r.Owner)
 	if cl.trace == none {
-		cl.cohort.left(ctx, cl)
+		cl.left(ctx)
 		return
 	}
-	r := cl.request
-	call := t.newRelease(cl.label, guardstore.Release{
+	c := retry.Call{Op: releaseOp, Label: cl.label, For: r.TTL + t.Calls.Timeout, Stop: t.Abort, RepeatRefused: true}
+	release := guardstore.Release{
 		Key: r.Key, Owner: r.Owner, TTL: r.TTL, Tombstone: cl.trace == inDoubt, Limit: r.Limit, Record: neverRan(r.Once),
-	})
+	}
 	t.async(ctx, func(ctx context.Context) {
-		_, _ = call.Run(ctx, t.Abort, clock.Now().Add(r.TTL+t.Calls.Timeout))
-		cl.cohort.left(ctx, cl)
+		_, _ = retry.Do(ctx, t.Calls, c, t.Store.Release, release)
+		cl.left(ctx)
+	})
+}
+
+// left makes the claims for which there was no room while this claim left.
+func (cl *claim) left(ctx context.Context) {
+	cl.cohort.change(ctx, func() {
+		if cl.counted {
+			cl.counted = false
+			cl.cohort.releasing--
+		}
 	})
 }
 

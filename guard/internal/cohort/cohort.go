@@ -10,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/task"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // cohort are the callers of this process that want one key. It has a queue of the callers that wait,
@@ -26,20 +25,16 @@ type cohort struct {
 	room  room
 
 	// Guarded by Table.mu.
-	lockState
-
-	queue          list.List     // of *waiter: first come, first served
-	grants         []*grant      // in use here, the newest last
-	claims         []*claim      // waiting in the store for those in the queue; no more than there are
-	reserved       int           // callers whose own claim was sent and not answered
-	releasing      int           // grants whose release was sent and not answered, if callers wait for that, or may
-	leaving        int           // claims of a Limit that no caller wants, and that the store may have granted
-	aboutToRelease int           // grants that are about to be released, see Hold.AboutToRelease
-	floor          uint64        // what the fence of a claim must be above
-	metadata       string        // of the caller that got a grant last
-	stateAt        clock.Instant // when lockState was true last, while not all grants are in use
-	asking         int           // how many in the queue wait for the store's next answer only, see waiter.asks
-	present        bool          // it is in the Table
+	state     State
+	stateAt   clock.Instant // when state was true last, while not all grants are in use
+	queue     list.List     // of *waiter: first come, first served
+	grants    []*grant      // in use here, the newest last
+	claims    []*claim      // waiting in the store for those in the queue; no more than there are
+	reserved  int           // callers whose own claim was sent and not answered
+	releasing int           // grants and claims whose release was sent and not answered, and that the next claim waits for
+	floor     uint64        // the fence of a claim must be above it
+	metadata  string        // of the caller that got a grant last
+	asking    int           // how many in the queue wait for the store's next answer only, see waiter.asks
 }
 
 // id is what a cohort stands for. Claims of one key differ by ttl, kind of lease and limit; each has
@@ -66,132 +61,113 @@ func (id *id) room() room {
 	return room{int(id.limit), int(id.limit), 1}
 }
 
-// idOf is the cohort of a caller. Callers with different Metadata share claims: the store shows the
-// Metadata of the latest of them. With a window of 0, a grant of Limit or Shared is not
+// idOf returns the cohort of a caller. Callers with different Metadata share claims: the store shows the
+// Metadata of one of them. With a window of 0, a grant of Limit or Shared is not
 // passed from caller to caller, so such a call has a cohort of its own.
 func (t *Table) idOf(r *Request) id {
-	id := id{key: r.Label.Key, ttl: r.TTL, limit: r.Limit}
-	if r.Once != nil {
-		id.once = *r.Once
+	id := id{key: r.Claim.Key, ttl: r.Claim.TTL, limit: r.Claim.Limit}
+	if r.Claim.Once != nil {
+		id.once = *r.Claim.Once
 	}
-	if r.Limit != guardstore.Exclusive && (r.Alone || t.Handover == 0) {
+	if id.limit != guardstore.Exclusive && (r.Alone || t.Handover == 0) {
 		id.alone = t.alone.Add(1)
 	}
 	return id
 }
 
-// lockState is what is known of the holder of a key.
-type lockState struct {
-	busy         bool             // there is one: the store said so, or it is this process
-	minHoldUntil clock.Instant    // its work is done, and its MinHold ends then; 0 = it still works
-	holder       string           // its Metadata, as far as is known
-	limit        guardstore.Limit // of the holders, as guardstore.ClaimReply has it
-}
-
-// lockStateOf is the store's.
-func lockStateOf(r guardstore.ClaimReply) lockState {
-	now := lockState{busy: true, holder: r.Holder, limit: r.Limit}
+// stateOf returns the State that the store's answer says.
+func stateOf(r guardstore.ClaimReply) State {
+	s := State{Busy: true, Holder: r.Holder, Limit: r.Limit}
 	if r.Done {
-		now.minHoldUntil = clock.Now().Add(r.Remaining)
+		s.MinHoldUntil = clock.Now().Add(r.Remaining)
 	}
-	return now
+	return s
 }
 
 // stateMaxAge is for how long the store's answer that a lock is busy counts. A caller whose wait ends
 // later than that asks once more: the store may be gone, and the holder with it.
 const stateMaxAge = 100 * time.Millisecond
 
-// result is what a call gets: a hold and how it came by that, or an error.
-type result struct {
-	hold Hold
-	how  how
-	err  error // ErrBusy (waiter.seen has the holder), a *RecordedError, or why there is no answer
-}
-
-type how int
-
-const (
-	granted    how = iota // by the store
-	handedOver            // by another caller of this process
-	joined                // readers that hold it, without waiting
-)
-
-// join puts a caller into the queue. If the queue is empty and there is room, first is true, and the
-// caller sends its own claim instead. A caller that does not wait is queued only while it is not known
-// whether the lock is busy. The caller of join starts the claims in added.
-func (t *Table) join(w *waiter) (c *cohort, first, queued bool, added []*claim) {
+// join puts a caller into the queue, or gives it its result. If the queue is empty and there is room, first is
+// true, and the caller sends its own claim instead. A caller that does not wait is queued only while it is not
+// known whether the lock is busy. The caller of join starts the claims in added.
+func (t *Table) join(w *waiter) (c *cohort, first bool, added []*claim) {
 	id := t.idOf(&w.Request)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c = t.cohorts[id]; c == nil {
-		c = &cohort{table: t, id: id, room: id.room(), reserved: 1, present: true}
-		t.cohorts[id] = c
-		return c, true, false, nil
+	c = t.cohorts[id]
+	if c == nil {
+		c = &cohort{table: t, id: id, room: id.room()}
+		if w.Down == nil {
+			t.cohorts[id] = c
+		}
 	}
-	if w.seen = c.lockState; w.Wait > 0 {
+	if w.seen = c.state; w.Waits {
 		w.noteBusy()
-	}
-	if !task.IsClosed(w.stop) {
-		if c.joinGrant(w) {
-			return c, false, true, nil
-		}
-		if c.reserve() {
-			return c, true, false, nil
-		}
-	}
-	if c.full() && w.begun.Sub(c.grants[0].Begun) >= watchdog.ConfirmAfter {
-		t.watchdog.Confirm(&c.grants[0].Grant, w.begun)
 	}
 	known := c.knownBusy()
 	switch {
-	case w.Wait == 0 && known:
-		return c, false, false, nil
 	case task.IsClosed(w.stop):
 		w.results <- result{err: ErrClosed}
-	case w.Down != nil && !known:
+	case c.joinGrant(w):
+	case w.Down != nil && !c.full():
 		w.results <- result{err: w.Down}
-	case w.Wait == 0:
-		w.place = c.queue.PushBack(w)
-		c.ask(w)
+	case c.reserve():
+		return c, true, nil
+	case !w.Waits && known:
+		w.results <- result{err: ErrBusy}
 	default:
 		w.place = c.queue.PushBack(w)
+		if !w.Waits {
+			c.ask(w)
+			break
+		}
 		added = c.makeMissingClaims() // there may be room for one more
 	}
-	return c, false, true, added
+	return c, false, added
 }
 
 // What follows needs Table.mu, unless it takes it.
 
-// full says whether this process has all grants that there may be.
+// full returns whether this process has all grants that there may be.
 func (c *cohort) full() bool { return len(c.grants) >= c.room.grants }
 
-// reserve says whether a caller sends its own claim, and keeps room for its grant.
+// reserve returns whether a caller sends its own claim, and keeps room for its grant.
 func (c *cohort) reserve() bool {
-	if c.queue.Len() > 0 || len(c.grants)+c.reserved+c.releasing+c.leaving >= c.room.grants || c.reserved >= c.room.claims {
+	if c.queue.Len() > 0 || len(c.grants)+c.reserved+c.releasing >= c.room.grants || c.reserved >= c.room.claims {
 		return false
 	}
 	c.reserved++
 	return true
 }
 
-// knownBusy says that the lock is busy at this moment, as far as this process can know.
+// knownBusy returns whether the lock is busy at this moment, as far as this process can know.
 func (c *cohort) knownBusy() bool {
 	switch {
 	case c.full():
-		return c.aboutToRelease == 0
-	case c.room.grants > 1 && c.aboutToRelease+c.releasing+c.leaving > 0:
+		return true
+	case c.room.grants > 1 && c.releasing > 0:
 		return false // there may be room once the store has what this process gives back
 	}
-	return c.busy && clock.Now().Sub(c.stateAt) < stateMaxAge
+	return c.state.Busy && clock.Now().Sub(c.stateAt) < stateMaxAge
 }
 
 // drop removes a cohort whose key no caller has or wants.
 func (c *cohort) drop() {
-	unused := c.queue.Len()+len(c.grants)+len(c.claims)+c.reserved+c.releasing+c.leaving == 0
-	if c.present && unused {
-		c.present = false
+	unused := c.queue.Len()+len(c.grants)+len(c.claims)+c.reserved+c.releasing == 0
+	if unused && c.table.cohorts[c.id] == c {
 		delete(c.table.cohorts, c.id)
 	}
+}
+
+// change changes a cohort, and starts the claims that are missing then. It takes Table.mu.
+func (c *cohort) change(ctx context.Context, do func()) {
+	c.table.mu.Lock()
+	do()
+	added := c.makeMissingClaims()
+	c.drop()
+	c.table.mu.Unlock()
+	c.startClaims(ctx, added)
 }
 
 // ask makes a caller in the queue get the store's next answer.
@@ -216,19 +192,19 @@ func (c *cohort) askBeforeLeaving(w *waiter) (asks bool) {
 }
 
 // setState notes the holder of the lock, and answers callers that ask.
-func (c *cohort) setState(now lockState) {
-	c.lockState = now
-	if c.asking > 0 && c.aboutToRelease == 0 { // else they may get what this process gives back
+func (c *cohort) setState(s State) {
+	c.state = s
+	if c.asking > 0 {
 		c.endWaits(ErrBusy, func(w *waiter) bool { return w.asks })
 	}
 }
 
 // setHolder notes which holder the queue waits for. It takes Table.mu.
-func (c *cohort) setHolder(now lockState) {
+func (c *cohort) setHolder(s State) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	c.stateAt = clock.Now()
-	c.setState(now)
+	c.setState(s)
 }
 
 // metadataInFront returns the Metadata of the first caller in the queue, which the next grant serves, or none if the
@@ -239,7 +215,7 @@ func (c *cohort) metadataInFront(none string) string {
 	if c.queue.Len() == 0 {
 		return none
 	}
-	return c.queue.Front().Value.(*waiter).Metadata
+	return c.queue.Front().Value.(*waiter).Claim.Metadata
 }
 
 // endWaits ends the wait of some callers in the queue with an error.
@@ -254,16 +230,8 @@ func (c *cohort) endWaits(err error, which func(*waiter) bool) {
 	}
 }
 
-// failFast ends the wait of the callers that do not wait for a store that does not answer: those that
-// only ask, and those with FailOpen. It takes Table.mu.
-func (c *cohort) failFast(err error) {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	c.endWaits(err, func(w *waiter) bool { return w.asks || w.FailOpen })
-}
-
 // failAll ends the wait of all callers in the queue: the first caller's claim got no answer in time, and
-// another claim would take as long to learn the same. It takes Table.mu.
+// another claim would take as long to learn the same. Or the record says that nothing is to run. It takes Table.mu.
 func (c *cohort) failAll(err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -275,17 +243,8 @@ func (c *cohort) fail(cl *claim, err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if c.forget(cl) {
-		c.setLeaving(cl, true)
 		c.endWaits(err, func(*waiter) bool { return true })
 	}
-}
-
-// recorded ends the wait of all callers in the queue: the record says that nothing is to run. It takes
-// Table.mu.
-func (c *cohort) recorded(r *guardstore.Record) {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	c.endWaits(&RecordedError{r}, func(*waiter) bool { return true })
 }
 
 // leave takes a caller out of the queue. If the caller was given a result meanwhile, it returns that.
@@ -302,7 +261,7 @@ func (c *cohort) leave(w *waiter) (got result, given bool) {
 
 // removeUnserved takes a caller out of the queue that gets no grant.
 func (c *cohort) removeUnserved(w *waiter) {
-	w.seen = c.lockState
+	w.seen = c.state
 	c.remove(w)
 	c.cancelSurplusClaims()
 	c.drop()
@@ -318,7 +277,7 @@ func (c *cohort) remove(w *waiter) {
 
 // missingClaims is how many claims to add for the callers in the queue. More could not be granted.
 func (c *cohort) missingClaims() int {
-	return min(c.queue.Len(), c.room.grants-len(c.grants)-c.reserved-c.releasing-c.leaving, c.room.claims-c.reserved) - len(c.claims)
+	return min(c.queue.Len(), c.room.grants-len(c.grants)-c.reserved-c.releasing, c.room.claims-c.reserved) - len(c.claims)
 }
 
 // makeMissingClaims makes the claims that are missing. Start them once Table.mu is free.
@@ -344,16 +303,17 @@ func (c *cohort) startClaims(ctx context.Context, added []*claim) {
 // cancelSurplusClaims ends the claims that no caller wants, the newest first.
 func (c *cohort) cancelSurplusClaims() {
 	for last := len(c.claims) - 1; last >= c.queue.Len(); last-- {
-		close(c.claims[last].unwanted)
-		c.setLeaving(c.claims[last], true)
+		cl := c.claims[last]
+		close(cl.unwanted)
+		c.countLeaving(cl)
 		c.claims = slices.Delete(c.claims, last, last+1)
 	}
 	if c.queue.Len() == 0 && !c.full() {
-		c.lockState = lockState{} // no claim asks any more
+		c.state = State{} // no claim asks any more
 	}
 }
 
-// forget removes a claim, and says whether the cohort had it.
+// forget removes a claim, and returns whether the cohort had it.
 func (c *cohort) forget(cl *claim) bool {
 	at := slices.Index(c.claims, cl)
 	if at >= 0 {
@@ -362,54 +322,36 @@ func (c *cohort) forget(cl *claim) bool {
 	return at >= 0
 }
 
-// setLeaving says whether a claim leaves. Of a Limit, it takes room until the store has its release: the next caller
-// of this process must not find the key full because of it.
-func (c *cohort) setLeaving(cl *claim, leaves bool) {
-	switch {
-	case cl.leaving == leaves || c.room.grants == 1:
-	case leaves:
-		cl.leaving = true
-		c.leaving++
-	default:
-		cl.leaving = false
-		c.leaving--
+// countLeaving counts a claim of a Limit that leaves: the store may have granted it, and the next caller of this process
+// must not find the key full because of that.
+func (c *cohort) countLeaving(cl *claim) {
+	if c.room.grants > 1 {
+		cl.counted = true
+		c.releasing++
 	}
-}
-
-// left makes the claims for which there was no room while a claim left. It takes Table.mu.
-func (c *cohort) left(ctx context.Context, cl *claim) {
-	c.table.mu.Lock()
-	c.setLeaving(cl, false)
-	added := c.makeMissingClaims()
-	c.drop()
-	c.table.mu.Unlock()
-	c.startClaims(ctx, added)
 }
 
 // addClaim makes a caller's own claim one of the cohort's. The caller w goes on to wait in the queue; nil
-// is none. A claim that no caller wants ends. It takes Table.mu.
+// is none. A claim that no caller wants leaves. It takes Table.mu.
 func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
-	c.table.mu.Lock()
-	c.reserved--
-	if w != nil {
-		c.insert(w)
-	}
-	wanted := c.missingClaims() > 0
-	if wanted {
-		c.claims = append(c.claims, cl)
-	} else {
-		c.setLeaving(cl, true)
-	}
-	added := c.makeMissingClaims()
-	c.drop()
-	c.table.mu.Unlock()
-	if wanted {
-		c.table.notifier.register(cl)
-		cl.start(ctx, w == nil)
-	} else {
+	wanted := false
+	c.change(ctx, func() {
+		c.reserved--
+		if w != nil {
+			c.insert(w)
+		}
+		if wanted = c.missingClaims() > 0; wanted {
+			c.claims = append(c.claims, cl)
+		} else {
+			c.countLeaving(cl)
+		}
+	})
+	if !wanted {
 		cl.leave(ctx)
+		return
 	}
-	c.startClaims(ctx, added)
+	c.table.notifier.register(cl)
+	cl.start(ctx, w == nil)
 }
 
 // insert puts a caller whose own claim has to wait into the queue, before the callers that came later.

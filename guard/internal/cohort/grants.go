@@ -23,64 +23,61 @@ type grant struct {
 }
 
 func (c *cohort) newGrant(request guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone bool) *grant {
-	return &grant{Grant: watchdog.NewGrant(request, r, sent, tombstone)}
+	return &grant{Grant: c.table.watchdog.NewGrant(request, r, sent, tombstone)}
 }
 
 // admitFirst is for a caller whose own claim was granted. It takes Table.mu.
-func (c *cohort) admitFirst(ctx context.Context, w *waiter, g *grant) result {
-	c.table.mu.Lock()
-	c.reserved--
-	got := c.give(g, w, g.Fence, granted)
-	added := c.addGrant(g)
-	c.table.mu.Unlock()
-	c.startClaims(ctx, added)
+func (c *cohort) admitFirst(ctx context.Context, w *waiter, g *grant) (got result) {
+	c.change(ctx, func() {
+		c.reserved--
+		got = c.give(g, w, g.Fence, granted)
+		c.addGrant(g)
+	})
 	return got
 }
 
 // admit gives a claim's grant to the first caller in the queue. It returns false if the queue is empty.
 // It takes Table.mu.
-func (c *cohort) admit(ctx context.Context, cl *claim, g *grant) bool {
-	c.table.mu.Lock()
-	if c.queue.Len() == 0 {
-		c.table.mu.Unlock()
-		return false
-	}
-	c.forget(cl)
-	c.setLeaving(cl, false)
-	c.giveNext(g, g.Fence, granted)
-	added := c.addGrant(g)
-	c.table.mu.Unlock()
-	c.startClaims(ctx, added)
-	return true
+func (c *cohort) admit(ctx context.Context, cl *claim, g *grant) (admitted bool) {
+	c.change(ctx, func() {
+		if admitted = c.queue.Len() > 0; admitted {
+			if c.forget(cl); cl.counted { // it was to leave
+				cl.counted = false
+				c.releasing--
+			}
+			c.giveNext(g, g.Fence, granted)
+			c.addGrant(g)
+		}
+	})
+	return admitted
 }
 
 // What follows needs Table.mu, unless it takes it.
 
 // addGrant begins to use a grant that a caller was given, and gives it to as many more callers as it
-// serves at the same time. Start the claims that it returns.
-func (c *cohort) addGrant(g *grant) (added []*claim) {
+// serves at the same time.
+func (c *cohort) addGrant(g *grant) {
 	c.grants = append(c.grants, g)
-	c.lockState, c.stateAt = lockState{}, clock.Now()
+	c.state, c.stateAt = State{}, clock.Now()
 	for g.callers < c.room.callers && c.queue.Len() > 0 {
 		c.giveNext(g, g.Fence, handedOver)
 	}
 	c.noteFull()
 	c.cancelSurplusClaims()
-	return c.makeMissingClaims()
 }
 
 // give makes the hold of a caller.
 func (c *cohort) give(g *grant, w *waiter, fence uint64, how how) result {
 	g.callers++
-	g.label, c.metadata = w.Label, w.Metadata
-	return result{hold: Hold{Label: w.Label, Metadata: w.Metadata, Fence: fence, Grant: g, cohort: c}, how: how}
+	g.label, c.metadata = w.Label, w.Claim.Metadata
+	return result{hold: Hold{Label: w.Label, Metadata: w.Claim.Metadata, Fence: fence, grant: g, cohort: c}, how: how}
 }
 
 // giveNext gives a grant to the first in the queue.
 func (c *cohort) giveNext(g *grant, fence uint64, how how) {
 	w := c.queue.Front().Value.(*waiter)
 	c.remove(w)
-	w.results <- c.give(g, w, fence, how) // from here on, w is its caller's
+	w.results <- c.give(g, w, fence, how) // w must not be used after this send
 }
 
 // joinGrant gives a reader the grant that other readers have, while that grant is new. So a writer that
@@ -90,7 +87,7 @@ func (c *cohort) joinGrant(w *waiter) bool {
 		return false
 	}
 	g := c.grants[len(c.grants)-1]
-	if clock.Now().Sub(g.Begun) >= c.window() || c.table.watchdog.Check(&g.Grant) != nil {
+	if clock.Now().Sub(g.Begun) >= c.window() || g.Err() != nil {
 		return false
 	}
 	w.results <- c.give(g, w, g.Fence, joined)
@@ -100,7 +97,7 @@ func (c *cohort) joinGrant(w *waiter) bool {
 // noteFull notes that the lock is busy, if all grants are in use.
 func (c *cohort) noteFull() {
 	if c.full() {
-		c.setState(lockState{busy: true, holder: c.metadata, limit: c.id.limit})
+		c.setState(State{Busy: true, Holder: c.metadata, Limit: c.id.limit})
 	}
 }
 
@@ -118,24 +115,21 @@ const (
 	toStore
 )
 
-// passOn decides which caller gets a grant next when a caller has ended. If the grant goes to the store and
-// mustGoOn is true, call goOn once the release was sent. It takes Table.mu.
-func (c *cohort) passOn(h *Hold) (to recipient, mustGoOn bool) {
-	g := h.Grant
+// transfer decides which caller gets a grant next when a caller has ended. If the grant goes to the store and
+// waits is true, the next claim of this process waits for the release: call goOn then. With async, it waits
+// always. It takes Table.mu.
+func (c *cohort) transfer(h *Hold, async bool) (to recipient, waits bool) {
+	g := h.grant
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	async := h.aboutToRelease
-	if async {
-		h.aboutToRelease = false
-		c.aboutToRelease--
-	}
 	if g.callers--; g.callers > 0 {
 		return toOthers, false
 	}
 	if !slices.Contains(c.grants, g) {
 		return toStore, false // abandoned before
 	}
-	if c.queue.Len() > 0 {
+	queued := c.queue.Len() > 0
+	if queued {
 		if next, ok := c.mayHandOver(h); ok {
 			c.giveNext(g, next, handedOver)
 			c.cancelSurplusClaims()
@@ -144,31 +138,32 @@ func (c *cohort) passOn(h *Hold) (to recipient, mustGoOn bool) {
 		}
 		c.stateAt = clock.Now()
 	}
-	if c.queue.Len() == 0 || c.room.grants > 1 { // else those in the queue are in front
-		c.lockState = lockState{}
+	if !queued || c.room.grants > 1 { // else those in the queue are in front
+		c.state = State{}
 	}
-	if mustGoOn = async || c.queue.Len() > 0; mustGoOn {
+	if waits = async || queued; waits {
 		c.releasing++ // a claim of this process must not overtake it
 	}
 	c.removeGrant(g, h.Fence)
 	c.drop()
-	return toStore, mustGoOn
+	return toStore, waits
 }
 
-// mayHandOver says whether a grant whose work has ended may serve one more caller, and under which
+// mayHandOver returns whether a grant whose work has ended may serve one more caller, and under which
 // fence. An exclusive lock gets a larger fence for each caller. It stays below the clock of the server that
 // minted the grant's fence, so that the server mints a larger one next, even if it lost its data. A fence
 // that is ahead of the server's clock cannot be followed here. With several grants (Limit), the fence only
 // names the grant, and stays. A hold with a MinHold gets a grant of its own: the server keeps the key
 // after it.
 func (c *cohort) mayHandOver(h *Hold) (next uint64, ok bool) {
-	g, at := h.Grant, h.Grant.Ended()
+	g := h.grant
+	at := g.Ended()
 	if at == 0 {
 		at = clock.Now()
 	}
 	age := at.Sub(g.Begun)
 	if c.room.callers > 1 || c.id.once.Keep > 0 || age >= c.window() || at >= g.Deadline() ||
-		h.MinHold > 0 || c.queue.Front().Value.(*waiter).MinHold > 0 || c.table.watchdog.Check(&g.Grant) != nil {
+		h.MinHold > 0 || c.queue.Front().Value.(*waiter).MinHold > 0 || g.Err() != nil {
 		return 0, false
 	}
 	if c.room.grants > 1 {
@@ -188,26 +183,14 @@ func (c *cohort) removeGrant(g *grant, fence uint64) {
 
 // goOn claims for the callers in the queue once the release of a grant was sent, so that claims of other
 // processes are in front. It takes Table.mu.
-func (c *cohort) goOn(ctx context.Context) {
-	c.table.mu.Lock()
-	c.releasing--
-	added := c.makeMissingClaims()
-	c.drop()
-	c.table.mu.Unlock()
-	c.startClaims(ctx, added)
-}
+func (c *cohort) goOn(ctx context.Context) { c.change(ctx, func() { c.releasing-- }) }
 
 // abandon ends the use of a grant that was lost, or whose release is not answered, and claims anew for
 // the callers in the queue. It takes Table.mu.
 func (c *cohort) abandon(ctx context.Context, g *grant, fence uint64) {
-	c.table.mu.Lock()
-	if !slices.Contains(c.grants, g) {
-		c.table.mu.Unlock()
-		return
-	}
-	c.removeGrant(g, fence)
-	added := c.makeMissingClaims()
-	c.drop()
-	c.table.mu.Unlock()
-	c.startClaims(ctx, added)
+	c.change(ctx, func() {
+		if slices.Contains(c.grants, g) {
+			c.removeGrant(g, fence)
+		}
+	})
 }

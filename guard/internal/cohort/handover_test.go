@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
-func withRecord(r *cohort.Request) { r.Once = &guardstore.Once{Keep: time.Hour} }
+func withRecord(r *cohort.Request) { r.Claim.Once = &guardstore.Once{Keep: time.Hour} }
 
 // Whether the next caller of this process gets the lock at once, or by way of the store.
 func TestHandOver_WhatIsHandedOver(t *testing.T) {
@@ -40,8 +40,8 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 		"at half of the ttl":             {age: ttl / 2, config: func(c *cohort.Config) { c.Handover = time.Minute }},
 		"in strict order":                {age: time.Millisecond, config: func(c *cohort.Config) { c.Handover = 0 }},
 		"with a record":                  {age: time.Millisecond, change: withRecord, next: withRecord},
-		"to a caller with another ttl":   {age: time.Millisecond, next: func(r *cohort.Request) { r.TTL = ttl + time.Second }},
-		"to one that tolerates somebody": {age: time.Millisecond, next: func(r *cohort.Request) { r.Limit = 2 }},
+		"to a caller with another ttl":   {age: time.Millisecond, next: func(r *cohort.Request) { r.Claim.TTL = ttl + time.Second }},
+		"to one that tolerates somebody": {age: time.Millisecond, next: func(r *cohort.Request) { r.Claim.Limit = 2 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{}
@@ -80,11 +80,11 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 				if test.passes {
 					assert.Empty(b, releases)
 					assert.Equal(b, first.Fence+1, got.Fence)
-					assert.Same(b, first.Grant, got.Grant)
+					assert.Equal(b, first.Claim.Owner, got.Claim.Owner)
 				} else {
 					assert.Len(b, releases, 1)
 					assert.Greater(b, got.Fence, first.Fence+1)
-					assert.NotSame(b, first.Grant, got.Grant)
+					assert.NotEqual(b, first.Claim.Owner, got.Claim.Owner)
 				}
 				_ = b.ends(got)
 			}, config)
@@ -119,14 +119,14 @@ func TestHandOver_HandOversDoNotOutrunTheClock(t *testing.T) {
 func TestHandOver_TheFirstInTheQueueIsNext(t *testing.T) {
 	s := &store{OnAcquire: mint}
 	inBubble(t, s, func(b *rig) {
-		h := b.has(b.comes(func(r *cohort.Request) { r.Metadata = "first" }))
+		h := b.has(b.comes(metadata("first")))
 		second, third := b.comes(), b.comes()
 		time.Sleep(time.Millisecond)
 		_ = b.ends(h)
 		h = b.has(second)
 		b.waits(third)
 		assert.Equal(b, 1, h.Waiting())
-		assert.Equal(b, cohort.Waited{Queued: true, Local: true, Busy: true, Holder: "first", Limit: guardstore.Exclusive}, second.waited)
+		assert.Equal(b, cohort.Waited{Queued: true, Local: true, State: cohort.State{Busy: true, Holder: "first"}}, second.waited)
 		_ = b.ends(h)
 		_ = b.ends(b.has(third))
 	})
@@ -143,7 +143,7 @@ func TestHandOver_AReleaseHasTheLatestFence(t *testing.T) {
 		_ = b.ends(b.has(next))
 		releases := b.released(1)
 		assert.EqualValues(b, firstMint+1, releases[0].Fence)
-		assert.Equal(b, h.Grant.Claim.Owner, releases[0].Owner)
+		assert.Equal(b, h.Claim.Owner, releases[0].Owner)
 		assert.Equal(b, ttl, releases[0].TTL)
 		assert.False(b, releases[0].Tombstone)
 	})
@@ -154,7 +154,7 @@ func TestHandOver_CallersOfALostHoldGoOn(t *testing.T) {
 	s := &store{OnAcquire: mint}
 	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
-		second, third := b.comes(func(r *cohort.Request) { r.Metadata = "second" }), b.comes()
+		second, third := b.comes(metadata("second")), b.comes()
 		begun := time.Now()
 		h.Fence += 7
 		h.Abandon(b.Context())
@@ -215,49 +215,47 @@ func TestHandOver_AClaimThatFailsEndsAllWaits(t *testing.T) {
 	})
 }
 
-// Work is done, and its release is to go out in a moment. Who comes before that does not find the key
-// busy, also if it does not wait: it is given the grant, or asks when the release was answered.
-func TestHandOver_AGrantThatIsAboutToBeReleasedIsNotBusy(t *testing.T) {
+// PassOn gives the key to the next caller at once. A caller that comes after it, and before the release was answered,
+// does not find the key busy, even if it does not wait: its claim follows the release.
+func TestHandOver_PassOnComesBeforeAnAsynchronousRelease(t *testing.T) {
 	for name, age := range map[string]time.Duration{"in the window": time.Millisecond, "after it": handover} {
-		t.Run(name, func(t *testing.T) {
-			s := &store{OnAcquire: mint}
-			inBubble(t, s, func(b *rig) {
-				h := b.has(b.comes())
-				time.Sleep(age)
-				h.AboutToRelease()
-				c := b.comes(atOnce)
-				b.waits(c)
-				_ = b.ends(h)
-				next := b.has(c)
-				assert.Equal(b, age < handover, next.Grant == h.Grant)
-				assert.False(b, c.waited.Busy)
-				assert.False(b, c.waited.Queued)
-				require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy, "it is in use again")
-				_ = b.ends(next)
+		for _, queues := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				s := &store{OnAcquire: mint}
+				s.OnRelease = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
+					time.Sleep(attempt / 2)
+					return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+				}
+				inBubble(t, s, func(b *rig) {
+					h, handsOver := b.has(b.comes()), queues && age < handover
+					var c *caller
+					if queues {
+						c = b.comes()
+					}
+					time.Sleep(age)
+					h.PassOn()
+					if !queues {
+						c = b.comes(atOnce)
+					}
+					if !handsOver {
+						b.waits(c)
+					}
+					begun := time.Now()
+					handedOver, err := h.Release(b.Context(), cohort.Patience{Most: timeout})
+					require.NoError(b, err)
+					assert.Equal(b, handsOver, handedOver)
+					next := b.has(c)
+					assert.Equal(b, handsOver, next.Claim.Owner == h.Claim.Owner)
+					assert.Equal(b, queues, c.waited.Queued)
+					if !handsOver {
+						assert.Equal(b, attempt/2, time.Since(begun))
+					}
+					require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy, "it is in use again")
+					_ = b.ends(next)
+				})
 			})
-		})
+		}
 	}
-}
-
-// A caller that comes while such a release is on its way asks when it was answered.
-func TestHandOver_AClaimDoesNotOvertakeARelease(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	s.OnRelease = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
-		time.Sleep(attempt / 2)
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-	}
-	inBubble(t, s, func(b *rig) {
-		h := b.has(b.comes())
-		h.AboutToRelease()
-		begun := time.Now()
-		_, err := h.Release(b.Context(), cohort.Patience{})
-		require.NoError(b, err)
-		c := b.comes(atOnce)
-		b.waits(c)
-		<-c.done
-		assert.Equal(b, attempt/2, time.Since(begun))
-		_ = b.ends(b.has(c))
-	})
 }
 
 // The reply to a claim took nearly as long as the ttl: the grant is new here, and has expired for the store.
@@ -270,7 +268,7 @@ func TestHandOver_AGrantThatHasEndedServesNobody(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		_ = b.ends(b.has(first))
 		h := b.has(next)
-		assert.NotSame(b, first.hold.Grant, h.Grant)
+		assert.NotEqual(b, first.hold.Claim.Owner, h.Claim.Owner)
 		_ = b.ends(h)
 	}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
 }

@@ -129,7 +129,7 @@ func TestNext_AReleaseThatIsSentLaterKeepsNobodyWaiting(t *testing.T) {
 		require.ErrorIs(b, err, retry.ErrNoAnswer)
 		got := b.has(next)
 		releases := b.released(1)
-		assert.Equal(b, h.Grant.Claim.Owner, releases[0].Owner)
+		assert.Equal(b, h.Claim.Owner, releases[0].Owner)
 		_ = b.ends(got)
 	})
 }

@@ -4,12 +4,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/clock"
-	"github.com/redlatch/redlatch/guard/internal/retry"
-	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // notifier brings the messages for this process to the claims that wait, and to the holds that
@@ -19,7 +15,6 @@ import (
 type notifier struct {
 	table      *Table
 	subscribed atomic.Bool   // messages flow
-	queues     atomic.Bool   // some claim may have been queued
 	open       atomic.Bool   // the subscription was begun
 	missed     atomic.Uint64 // how many messages came that reached no claim, or all
 
@@ -29,7 +24,6 @@ type notifier struct {
 	interrupted bool
 	cancel      context.CancelFunc
 	claims      map[string]*claim // by owner
-	finished    finished
 }
 
 func newNotifier(t *Table) *notifier {
@@ -97,9 +91,6 @@ func (n *notifier) Notify(m guardstore.Notification) {
 	switch {
 	case cl == nil:
 		n.missed.Add(1)
-		if !m.First {
-			n.releaseFinished(m.Owner)
-		}
 	case m.First:
 		cl.signals.put(isFirst)
 	default:
@@ -138,83 +129,17 @@ func (n *notifier) Waiting() bool {
 	return len(n.claims) > 0
 }
 
-// mostFinished is how many claims that are finished are remembered: those of the last seconds.
-const mostFinished = 1024
-
-// finished holds the latest claims of a Table that are finished. After a failover, the new server may
-// not know that, and grant the lock to such a claim. The Table then releases the lock at once, so that the
-// claims after it in the queue do not wait until the grant lapses. An owner is never used again after its
-// release, so repeating the release does no harm. A linear search is enough, as it is needed rarely.
-type finished struct {
-	claims []finishedClaim // a ring
-	next   int             // in it
-}
-
-type finishedClaim struct {
-	label   retry.Label
-	release guardstore.Release
-}
-
-func (f *finished) find(owner string) (c finishedClaim, known bool) {
-	for _, c := range f.claims {
-		if c.release.Owner == owner {
-			return c, true
-		}
-	}
-	return finishedClaim{}, false
-}
-
-// noteFinished notes that a claim is finished, once its release was answered, or failed. Done sooner, a
-// late message could cause a second release, which overtakes the first and makes the hold look lost.
-func (n *notifier) noteFinished(label retry.Label, r guardstore.Release) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	f, c := &n.finished, finishedClaim{label, r}
-	if len(f.claims) < mostFinished {
-		f.claims = append(f.claims, c)
-		return
-	}
-	f.claims[f.next] = c
-	f.next = (f.next + 1) % mostFinished
-}
-
-// releaseFinished releases a lock that was granted to a finished claim. It needs n.mu.
-func (n *notifier) releaseFinished(owner string) {
-	c, known := n.finished.find(owner)
-	if !known {
-		return
-	}
-	t := n.table
-	t.Tasks.Go(func() {
-		ctx := context.Background()
-		_, _ = t.newRelease(c.label, c.release).Run(ctx, t.Abort, clock.Now().Add(t.Calls.Timeout))
-	})
-}
-
-// revoked is for the message that an owner's hold was revoked.
+// revoked is for the message that an owner's hold was revoked. The message alone ends nothing: the store is asked
+// until the deadline. If the message overtook the reply that grants the hold, the first renewal notices it.
 func (t *Table) revoked(owner string) {
 	t.Tasks.Go(func() {
-		g := t.grantOf(owner)
-		if g == nil {
-			t.revocations.note(owner)
-			if g = t.grantOf(owner); g == nil {
-				return // it has ended, or Hold.Watch was not called yet and will look
-			}
+		if g := t.grantOf(owner); g != nil {
+			t.mu.Lock()
+			label := g.label
+			t.mu.Unlock()
+			_ = t.check(context.Background(), checkOp, label, g, Patience{Most: g.Deadline().Until()})
 		}
-		t.checkRevoked(g)
 	})
-}
-
-// checkRevoked asks the store whether a grant was revoked, as a message says. The message alone ends
-// nothing. It asks until the deadline.
-func (t *Table) checkRevoked(g *grant) {
-	t.mu.Lock()
-	label := g.label
-	t.mu.Unlock()
-	reply, err := t.check(context.Background(), checkOp, label, g, Patience{Most: t.watchdog.Deadline(&g.Grant).Until()})
-	if err == nil && !reply.Held {
-		t.watchdog.End(&g.Grant, watchdog.ErrRevoked)
-	}
 }
 
 // grantOf returns the grant of an owner, if this process has it, also between two callers.
@@ -229,48 +154,4 @@ func (t *Table) grantOf(owner string) *grant {
 		}
 	}
 	return nil
-}
-
-// revocations are owners whose hold was revoked before this process knew of the hold, and when the
-// message came. A message is hardly faster than a reply, so most entries are about holds that have
-// ended.
-type revocations struct {
-	n atomic.Int64 // how many there were
-
-	mu     sync.Mutex
-	owners map[string]clock.Instant
-}
-
-const (
-	revocationLife  = time.Minute
-	mostRevocations = 10_000 // people do not revoke more in a minute
-)
-
-func (r *revocations) note(owner string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at := clock.Now()
-	if r.owners == nil || len(r.owners) >= mostRevocations {
-		r.owners = make(map[string]clock.Instant)
-	}
-	for one, noted := range r.owners {
-		if at.Sub(noted) > revocationLife {
-			delete(r.owners, one)
-		}
-	}
-	r.owners[owner] = at
-	r.n.Add(1)
-}
-
-// has says, once, whether a message that the owner's hold was revoked overtook the reply that granted
-// the hold.
-func (r *revocations) has(owner string) bool {
-	if r.n.Load() == 0 {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, known := r.owners[owner]
-	delete(r.owners, owner)
-	return known
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-func one(r *cohort.Request) { r.Limit = 2 } // of two permits
+func one(r *cohort.Request) { r.Claim.Limit = 2 } // of two permits
 
-func reader(r *cohort.Request) { r.Limit = guardstore.Unlimited }
+func reader(r *cohort.Request) { r.Claim.Limit = guardstore.Unlimited }
 
 // Two callers of one process send their own claims, and both have to wait. Whichever is answered last, and whichever is
 // granted, the first caller is served first.
@@ -102,7 +102,7 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 					b.waits(next)
 					<-next.done
 					h := b.has(next)
-					assert.Equal(b, claims[1].Owner, h.Grant.Claim.Owner)
+					assert.Equal(b, claims[1].Owner, h.Claim.Owner)
 					_ = b.ends(h)
 				} else {
 					time.Sleep(attempt)
@@ -133,7 +133,7 @@ func aReadersGrantServesNobodyAfterIt(t *testing.T, meanwhile func(h *cohort.Hol
 		old := b.has(b.comes(reader))
 		holder := new(noHolder)
 		old.Watch(holder, 0, 0)
-		require.NoError(b, old.Unwatch(holder))
+		require.NoError(b, old.Drop(holder))
 		meanwhile(&old)
 		first, second := b.comes(reader), b.comes(reader)
 		b.waits(second)
@@ -143,7 +143,7 @@ func aReadersGrantServesNobodyAfterIt(t *testing.T, meanwhile func(h *cohort.Hol
 		<-first.done
 		h := b.has(first)
 		assert.EqualValues(b, 2*firstMint, h.Fence)
-		assert.Same(b, h.Grant, b.has(second).Grant)
+		assert.Equal(b, h.Claim.Owner, b.has(second).Claim.Owner)
 		_ = b.ends(h)
 		_ = b.ends(second.hold)
 	})
@@ -152,9 +152,9 @@ func aReadersGrantServesNobodyAfterIt(t *testing.T, meanwhile func(h *cohort.Hol
 // noHolder ignores what becomes of its grant.
 type noHolder struct{ _ byte }
 
-func (noHolder) Renewed(error)  {}
-func (noHolder) Cut(error) bool { return false }
-func (noHolder) ReportLoss()    {}
+func (noHolder) Renewed(error)     {}
+func (noHolder) Cancel(error) bool { return false }
+func (noHolder) ReportLoss()       {}
 
 // Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not
 // the one that gets it.
@@ -182,11 +182,10 @@ func TestPool_NobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
 	}
 	inBubble(t, s, func(b *rig) {
 		old := b.has(b.comes(reader))
-		_, err := old.Release(b.Context(), cohort.Patience{})
-		require.NoError(b, err)
+		go func() { _ = b.ends(old) }()
 		synctest.Wait()
 		next := b.has(b.comes(reader))
-		assert.NotSame(b, old.Grant, next.Grant)
+		assert.NotEqual(b, old.Claim.Owner, next.Claim.Owner)
 		_ = b.ends(next)
 		time.Sleep(handover)
 	})
@@ -199,7 +198,7 @@ func TestPool_WithoutAWindowEachReaderHasAClaim(t *testing.T) {
 		first := b.comes(reader)
 		second := b.has(b.comes(reader))
 		<-first.done
-		assert.NotSame(b, b.has(first).Grant, second.Grant)
+		assert.NotEqual(b, b.has(first).Claim.Owner, second.Claim.Owner)
 		_ = b.ends(second)
 		_ = b.ends(first.hold)
 	}, func(c *cohort.Config) { c.Handover = 0 })

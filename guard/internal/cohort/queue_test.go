@@ -16,14 +16,12 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
-func atOnce(r *cohort.Request) { r.Wait = 0 }
-
 // After callers of its own process, a caller that does not wait need not ask the store, nor one that is to
 // stop.
 func TestQueue_NoWaitForItsOwnProcess(t *testing.T) {
 	s := &store{OnAcquire: mint}
 	inBubble(t, s, func(b *rig) {
-		h := b.has(b.comes(func(r *cohort.Request) { r.Metadata = "who" }))
+		h := b.has(b.comes(metadata("who")))
 		time.Sleep(time.Minute / 2)
 		begun := time.Now()
 		c := b.comes(atOnce)
@@ -76,7 +74,7 @@ func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 func TestQueue_CallersLearnTogetherThatTheStoreIsSilent(t *testing.T) {
 	inBubble(t, &store{OnAcquire: unanswered}, func(b *rig) {
 		begun := time.Now()
-		callers := []*caller{b.comes(), b.comes(func(r *cohort.Request) { r.FailOpen = true }), b.comes(), b.comes()}
+		callers := []*caller{b.comes(), b.comes(), b.comes()}
 		for _, c := range callers {
 			var failure *retry.Error
 			require.ErrorAs(b, b.fails(c), &failure)
@@ -115,7 +113,7 @@ func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 		_ = b.ends(h)
 		b.waits(third)
 		_ = b.ends(got)
-		assert.NotSame(b, h.Grant, b.has(third).Grant)
+		assert.NotEqual(b, h.Claim.Owner, b.has(third).Claim.Owner)
 		_ = b.ends(third.hold)
 	})
 }
@@ -174,7 +172,7 @@ func TestQueue_AFreeKeyNeedsNoSubscription(t *testing.T) {
 		h := b.has(b.comes())
 		assert.Equal(b, begun, time.Now())
 		assert.Nil(b, s.Listener)
-		waits := b.comes(awhile, func(r *cohort.Request) { r.Label.Key = "other" })
+		waits := b.comes(waiting(time.Hour), key("other"))
 		require.NotNil(b, s.Listener)
 		b.claimed(2)
 		s.Notify(guardstore.Notification{})
@@ -217,7 +215,7 @@ func TestQueue_AFailedCommandRenewsHolds(t *testing.T) {
 	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		h.Watch(new(noHolder), 0, 0)
-		other := b.comes(func(r *cohort.Request) { r.Label.Key = "other" })
+		other := b.comes(key("other"))
 		<-other.done
 		assert.Len(b, s.Renewals, 1)
 		_ = b.ends(b.has(other))
@@ -229,7 +227,7 @@ func TestQueue_AFailedCommandRenewsHolds(t *testing.T) {
 func TestQueue_AnInterruptionIsReportedOnce(t *testing.T) {
 	s := &store{OnAcquire: queued(9, time.Hour)}
 	inBubble(t, s, func(b *rig) {
-		c := b.comes(awhile)
+		c := b.comes(waiting(time.Hour))
 		assert.True(b, s.Listener.Waiting())
 		s.Notify(guardstore.Notification{Err: errUnanswered})
 		time.Sleep(300 * time.Millisecond)
@@ -247,51 +245,18 @@ func TestQueue_AnInterruptionIsReportedOnce(t *testing.T) {
 	})
 }
 
-// A server that forgot grants the lock to a claim that is finished: it is given back at once.
-func TestQueue_WhatIsGrantedToAFinishedClaimIsGivenBack(t *testing.T) {
-	s := &store{OnAcquire: queued(0, time.Hour)}
-	inBubble(t, s, func(b *rig) {
-		c := b.comes()
-		b.leaves(c)
-		b.released(1)
-		claims, _ := b.Sent()
-		s.Notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
-		b.released(1) // that it is in front is no grant
-		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
-		s.Notify(guardstore.Notification{Owner: "me-unknown"})
-		releases := b.released(2)
-		assert.Equal(b, claims[0].Owner, releases[1].Owner)
-	})
-}
-
-// Somebody is said to have stepped in on a grant: it is looked at, also if the message comes before
-// the grant is known here, and nobody else's is.
+// A message says that a hold was revoked: the store is asked about that hold, and about no other.
 func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
-	s := &store{}
-	s.OnAcquire = func(ctx context.Context, n int, c guardstore.Claim) (guardstore.ClaimReply, error) {
-		if n == 2 {
-			s.Notify(guardstore.Notification{Owner: c.Owner, Revoked: true})
-			time.Sleep(time.Millisecond)
-		}
-		return mint(ctx, n, c)
-	}
-	inBubble(t, s, func(b *rig) {
-		for n := range 2 {
-			c := b.comes()
-			<-c.done
-			h := c.hold
-			h.Watch(new(noHolder), 0, 0)
-			if n == 0 {
-				assert.Empty(b, s.Checks())
-				s.Notify(guardstore.Notification{Owner: "me-other", Revoked: true})
-				assert.Empty(b, s.Checks())
-				s.Notify(guardstore.Notification{Owner: h.Owner(), Revoked: true})
-			}
-			require.Len(b, s.Checks(), n+1)
-			assert.Equal(b, h.Owner(), s.Checks()[n].Owner)
-			require.NoError(b, h.Unwatch(nil))
-			_ = b.ends(h)
-		}
+	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
+		h := b.has(b.comes())
+		h.Watch(new(noHolder), 0, 0)
+		b.Notify(guardstore.Notification{Owner: "me-other", Revoked: true})
+		assert.Empty(b, b.Checks())
+		b.Notify(guardstore.Notification{Owner: h.Claim.Owner, Revoked: true})
+		require.Len(b, b.Checks(), 1)
+		assert.Equal(b, h.Claim.Owner, b.Checks()[0].Owner)
+		require.NoError(b, h.Drop(nil))
+		_ = b.ends(h)
 	})
 }
 
@@ -300,7 +265,7 @@ func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 func TestQueue_NobodyIsAskedInAnOutage(t *testing.T) {
 	s := &store{OnAcquire: mint}
 	inBubble(t, s, func(b *rig) {
-		open := func(r *cohort.Request) { r.FailOpen, r.Down = true, errUnanswered }
+		open := func(r *cohort.Request) { r.Down = errUnanswered }
 		require.ErrorIs(b, b.fails(b.comes(open)), errUnanswered)
 		claims, _ := b.Sent()
 		assert.Empty(b, claims)
@@ -317,7 +282,7 @@ func TestQueue_NobodyWaitsForAClaimInAnOutage(t *testing.T) {
 	s := &store{OnAcquire: unanswered}
 	inBubble(t, s, func(b *rig) {
 		first, begun := b.comes(), time.Now()
-		c := b.comes(func(r *cohort.Request) { r.FailOpen, r.Down = true, errUnanswered })
+		c := b.comes(func(r *cohort.Request) { r.Down = errUnanswered })
 		require.Equal(b, errUnanswered, b.fails(c))
 		assert.Equal(b, begun, time.Now())
 		b.leaves(first)
@@ -390,7 +355,7 @@ func TestQueue_AnObserverThatPanics(t *testing.T) {
 		<-next.done
 		require.NoError(b, next.err)
 		claims, _ := b.Sent()
-		assert.Equal(b, claims[0].Owner, next.hold.Owner(), "the claim goes on")
+		assert.Equal(b, claims[0].Owner, next.hold.Claim.Owner, "the claim goes on")
 		_ = b.ends(next.hold)
 		_, releases := b.Sent()
 		assert.True(b, releases[0].Tombstone)
@@ -435,7 +400,7 @@ func TestQueue_NobodyWaitsAfterTheEnd(t *testing.T) {
 			return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, ctx.Err()
 		}
 		inBubble(t, s, func(b *rig) {
-			h := b.has(b.comes(func(r *cohort.Request) { r.Label.Key = "held" }))
+			h := b.has(b.comes(key("held")))
 			b.close()
 			ctx, cancel := context.WithCancel(b.Context())
 			cancel()
@@ -481,8 +446,8 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, &store{OnAcquire: inTurn(queued(5, time.Minute), test.again)}, func(b *rig) {
-				patient, begun := b.comes(awhile), time.Now()
-				c := b.comes(func(r *cohort.Request) { r.Wait = wait })
+				patient, begun := b.comes(waiting(time.Hour)), time.Now()
+				c := b.comes(waiting(wait))
 				patient.cancel() // the claim is that of both
 				<-c.done
 				assert.Equal(b, test.takes, time.Since(begun))
@@ -505,7 +470,7 @@ func TestQueue_ACallerThatIsToStop(t *testing.T) {
 			inBubble(t, &store{OnAcquire: acquire}, func(b *rig) {
 				stop := make(chan struct{})
 				time.AfterFunc(time.Millisecond, func() { close(stop) })
-				_, _, err := b.table.Acquire(b.Context(), want(func(r *cohort.Request) { r.Wait = 50 * time.Millisecond }), clock.Now(), stop)
+				_, _, err := b.table.Acquire(b.Context(), want(waiting(50*time.Millisecond)), clock.Now(), stop)
 				require.Equal(b, cohort.ErrClosed, err)
 			})
 		})

@@ -158,11 +158,28 @@ type caller struct {
 }
 
 func want(change ...func(*cohort.Request)) *cohort.Request {
-	r := &cohort.Request{Label: retry.Label{Key: "k"}, TTL: ttl, Wait: time.Minute}
+	r := &cohort.Request{Label: retry.Label{Key: "k"}, Claim: guardstore.Claim{Key: "k", TTL: ttl}}
+	waiting(time.Minute)(r)
 	for _, f := range change {
 		f(r)
 	}
 	return r
+}
+
+// What a call wants other than others.
+
+func atOnce(r *cohort.Request) { r.Waits = false }
+
+func waiting(d time.Duration) func(*cohort.Request) {
+	return func(r *cohort.Request) { r.Waits, r.Until = true, clock.Now().Add(d) }
+}
+
+func key(k string) func(*cohort.Request) {
+	return func(r *cohort.Request) { r.Label.Key, r.Claim.Key = k, k }
+}
+
+func metadata(m string) func(*cohort.Request) {
+	return func(r *cohort.Request) { r.Claim.Metadata = m }
 }
 
 // comes has somebody ask for the key, and lets it get as far as it gets.

@@ -30,7 +30,7 @@ type Config struct {
 	Awake func(at clock.Instant)
 }
 
-// Why an Acquire got no lock, besides a *RecordedError and an *Error.
+// Why an Acquire got no lock, besides a *RecordedError and a *retry.Error.
 var (
 	ErrBusy   = errors.New("busy, and the wait has ended")
 	ErrClosed = errors.New("closed")
@@ -48,15 +48,11 @@ func (*RecordedError) Error() string { return "the record says that there is not
 type Table struct {
 	Config
 
-	acquire     func(context.Context, guardstore.Claim) (guardstore.ClaimReply, error) // of Store
-	release     func(context.Context, guardstore.Release) (guardstore.ReleaseReply, error)
-	finished    func(retry.Label, guardstore.Release) // of the notifier
-	watchdog    *watchdog.Watchdog
-	notifier    *notifier
-	owners      atomic.Uint64 // made so far
-	alone       atomic.Uint64 // calls that tolerate others, see id
-	revocations revocations
-	waiters     sync.Pool // of waiters that are in no queue
+	watchdog *watchdog.Watchdog
+	notifier *notifier
+	owners   atomic.Uint64 // made so far
+	alone    atomic.Uint64 // calls that tolerate others, see id
+	waiters  sync.Pool     // of waiters that are in no queue
 
 	mu      sync.Mutex // guards the map and every cohort in it
 	cohorts map[id]*cohort
@@ -64,7 +60,7 @@ type Table struct {
 
 // New makes a Table. It sends nothing. Close ends it.
 func New(c Config) *Table {
-	t := &Table{acquire: c.Store.Acquire, release: c.Store.Release, cohorts: make(map[id]*cohort)}
+	t := &Table{cohorts: make(map[id]*cohort)}
 	calls, onFailure := *c.Calls, c.Calls.OnFailure
 	calls.OnFailure = func(ctx context.Context, op string, label retry.Label, err error) {
 		t.watchdog.RenewAll() // what made the command fail may have lost the holds of this process
@@ -76,12 +72,11 @@ func New(c Config) *Table {
 	t.Config = c
 	t.watchdog = watchdog.New(watchdog.Config{Store: c.Store, Tasks: c.Tasks, Awake: c.Awake})
 	t.notifier = newNotifier(t)
-	t.finished = t.notifier.noteFinished
 	return t
 }
 
-// newOwner makes an owner. No process ever makes the same one again.
-func (t *Table) newOwner(limit guardstore.Limit) string {
+// NewOwner makes an owner. No process ever makes the same one again.
+func (t *Table) NewOwner(limit guardstore.Limit) string {
 	return guardstore.NewOwner(t.Instance, limit, t.owners.Add(1))
 }
 

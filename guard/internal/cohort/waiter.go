@@ -1,7 +1,6 @@
 package cohort
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -15,41 +14,39 @@ import (
 
 // Request is what a caller wants.
 type Request struct {
-	Label    retry.Label // with the key
-	TTL      time.Duration
-	Limit    guardstore.Limit
-	Metadata string
-	MinHold  time.Duration
-	Once     *guardstore.Once // nil = the caller asks for no record
-	Wait     time.Duration    // 0 = not at all; more than clock.Forever/2 = for ever
-	Since    clock.Instant    // Wait counts from then; 0 = from begun
-	FailOpen bool             // the caller goes on without a lock if the store does not answer
-	Down     error            // a known outage, because of which the store is not asked; nil = ask
-	Alone    bool             // the call shares no grant, also with Limit or Shared
+	Label   retry.Label
+	Claim   guardstore.Claim // Acquire chooses the owner, and whether it queues
+	MinHold time.Duration
+	Waits   bool          // in the queue; else the caller gets the store's next answer
+	Until   clock.Instant // its wait ends then; clock.Never = with ctx only
+	Down    error         // a known outage, because of which the store is not asked; nil = ask
+	Alone   bool          // the call shares no grant, also with Limit or Shared
 }
 
-// Waited says how a caller waited for its lock, with or without success.
-type Waited struct {
-	Queued bool
-	Local  bool // it was handed over within this process
-
-	// What was known last of the key's holder, if Busy.
-	Busy         bool
-	Holder       string
+// State is what is known of the holder of a key.
+type State struct {
+	Busy         bool             // there is one: the store said so, or it is this process
+	Holder       string           // its Metadata, as far as is known
 	Limit        guardstore.Limit // as in guardstore.ClaimReply
-	MinHoldUntil clock.Instant    // its work had ended, and its MinHold ended then; 0 = it still worked
+	MinHoldUntil clock.Instant    // its work has ended, and its MinHold ends then; 0 = it still works
+}
+
+// Waited is how a caller waited for its lock, with or without success.
+type Waited struct {
+	State  // what was known last of the holder
+	Queued bool
+	Local  bool // the lock was handed over within this process
 }
 
 // Acquire takes a key, and waits for it as the request allows. begun is when the call began.
 // The end of ctx ends the wait; so does stop, once Dismiss was called. The error is ErrBusy,
-// ErrClosed, ErrEnded, a *RecordedError or an *Error.
+// ErrClosed, ErrEnded, a *RecordedError or a *retry.Error.
 func (t *Table) Acquire(ctx context.Context, r *Request, begun clock.Instant, stop <-chan struct{}) (Hold, Waited, error) {
 	w, _ := t.waiters.Get().(*waiter)
 	if w == nil {
 		w = &waiter{results: make(chan result, 1)}
 	}
 	w.table, w.Request, w.begun, w.stop = t, *r, begun, stop
-	w.Since = cmp.Or(r.Since, begun)
 	h, err := w.acquire(ctx)
 	waited := w.waited
 	*w = waiter{results: w.results, timer: w.timer} // it is in no queue, and its result was read
@@ -70,30 +67,40 @@ type waiter struct {
 
 	// Guarded by Table.mu while it is in the queue.
 	place *list.Element
-	seen  lockState // the lock's holder when the call joined, or when its wait ended
-	asks  bool      // its wait has ended, or was none: it gets the store's next answer
+	seen  State // when the call joined, or when its wait ended
+	asks  bool  // its wait has ended, or was none: it gets the store's next answer
 }
 
-type acquireCall = retry.Call[guardstore.Claim, guardstore.ClaimReply]
+// result is what a call gets: a hold and how it came by that, or an error.
+type result struct {
+	hold Hold
+	how  how
+	err  error // ErrBusy (waiter.seen has the holder), a *RecordedError, or why there is no answer
+}
 
-// request makes the claim of the caller.
+type how int
+
+const (
+	granted    how = iota // by the store
+	handedOver            // by another caller of this process
+	joined                // readers that hold it, without waiting
+)
+
+// request makes a claim for the caller.
 func (w *waiter) request() guardstore.Claim {
-	return guardstore.Claim{
-		Key: w.Label.Key, Owner: w.table.newOwner(w.Limit), TTL: w.TTL, Metadata: w.Metadata, Limit: w.Limit,
-		Once: w.Once,
-	}
+	c := w.Claim
+	c.Owner = w.table.NewOwner(c.Limit)
+	return c
 }
 
 // acquire joins the callers of this process that want the key, and waits for a result.
 func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 	for ctx.Err() == nil {
-		w.seen, w.asks = lockState{}, false
-		c, first, queued, added := w.table.join(w)
-		got := result{err: ErrBusy}
-		switch {
-		case first:
-			got = w.claim(ctx, c)
-		case queued:
+		w.seen, w.asks = State{}, false
+		var got result
+		if c, first, added := w.table.join(w); first {
+			got = w.ask(ctx, c)
+		} else {
 			c.startClaims(ctx, added)
 			got = w.wait(ctx, c)
 		}
@@ -113,31 +120,24 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		// The caller has left, or the grant came too late to be used: that is a busy machine, not a
 		// busy lock.
 		unused := got.hold // in memory of its own, which only this case needs
-		_, _ = unused.Release(ctx, Patience{})
+		w.table.async(ctx, func(ctx context.Context) { _, _ = unused.Release(ctx, Patience{Most: clock.Forever}) })
 	}
 	return Hold{}, ErrEnded
 }
 
 // noteBusy notes the lock's holder, if it is known.
 func (w *waiter) noteBusy() {
-	if w.seen.busy {
-		w.waited = Waited{
-			Queued: w.Wait > 0, Busy: true, Holder: w.seen.holder, Limit: w.seen.limit, MinHoldUntil: w.seen.minHoldUntil,
-		}
+	if w.seen.Busy {
+		w.waited = Waited{Queued: w.Waits, State: w.seen}
 	}
 }
 
-// claim sends the claim of the first caller, unless the store is known to be down. If the claim has to
-// wait, it goes on for the callers in the queue.
-func (w *waiter) claim(ctx context.Context, c *cohort) result {
-	t := w.table
-	request := w.request()
-	if w.Down != nil {
-		c.failFast(w.Down)
-		c.addClaim(ctx, newClaim(c, w.Label, request), nil)
-		return result{err: w.Down}
-	}
-	begun, answered := clock.Now(), false
+// ask sends the claim of the first caller. If the claim has to wait, it goes on for the callers in the queue.
+func (w *waiter) ask(ctx context.Context, c *cohort) result {
+	t, request := w.table, w.request()
+	request.Queue = w.Waits
+	request.Unsubscribed = w.Waits && !t.notifier.subscribed.Load() // a free key needs no messages
+	missed, answered := t.notifier.missed.Load(), false
 	defer func() {
 		if !answered { // an observer of failures panicked: there may be callers in the queue by now
 			cl := newClaim(c, w.Label, request)
@@ -145,66 +145,73 @@ func (w *waiter) claim(ctx context.Context, c *cohort) result {
 			c.addClaim(ctx, cl, nil)
 		}
 	}()
-	if request.Queue = w.Wait > 0; request.Queue {
-		t.notifier.queues.Store(true)
-		request.Unsubscribed = !t.notifier.subscribed.Load() // a free key needs no messages
-	}
-	missed := t.notifier.missed.Load()
-	call := retry.NewCall(t.Calls, acquireOp, w.Label, t.acquire, request)
-	reply, err := call.Run(ctx, w.stop, begun.Add(t.Calls.Timeout))
+	a, err := retry.Do(ctx, t.Calls, retry.Call{Op: acquireOp, Label: w.Label, For: t.Calls.Timeout, Stop: w.stop}, t.Store.Acquire, request)
 	answered = true
+	reply := a.Reply
 	if err == nil && reply.Status == guardstore.ClaimHeld {
-		return c.admitFirst(ctx, w, c.newGrant(request, reply, call.Sent, call.InDoubt))
+		return c.admitFirst(ctx, w, c.newGrant(request, reply, a.Sent, a.InDoubt))
 	}
 	cl := newClaim(c, w.Label, request)
 	cl.missed = missed
-	if call.InDoubt {
+	if a.InDoubt {
 		cl.trace = inDoubt
 	}
 	switch {
 	case err != nil:
-		err = w.failure(ctx, call, err)
-		if failure := (*retry.Error)(nil); errors.As(err, &failure) {
+		err = w.failure(ctx, err)
+		if errors.As(err, new(*retry.Error)) {
 			c.failAll(err)
 		}
-		c.addClaim(ctx, cl, nil)
-		return result{err: err}
 	case reply.Status == guardstore.ClaimBusy:
 		cl.queued(reply)
-		w.seen = lockStateOf(reply)
+		w.seen = stateOf(reply)
 		w.noteBusy()
 		c.setHolder(w.seen)
-		if w.Wait == 0 {
-			c.addClaim(ctx, cl, nil)
-			return result{err: ErrBusy}
+		if !w.Waits {
+			err = ErrBusy
+			break
 		}
 		t.notifier.begin() //nolint:contextcheck // the subscription outlives the caller
 	case reply.Status == guardstore.ClaimRecorded:
-		c.recorded(reply.Record)
-		c.addClaim(ctx, cl, nil)
-		return result{err: &RecordedError{reply.Record}}
+		err = &RecordedError{reply.Record}
+		c.failAll(err)
 	default:
 		cl.signals.put(acquireNow)
+	}
+	if err != nil {
+		c.addClaim(ctx, cl, nil)
+		return result{err: err}
 	}
 	c.addClaim(ctx, cl, w)
 	return w.wait(ctx, c)
 }
 
+// failure returns the caller's error for an acquire that was not answered, or refused.
+func (w *waiter) failure(ctx context.Context, err error) error {
+	var failure *retry.Error
+	switch {
+	case errors.Is(err, retry.ErrStopped):
+		return ErrClosed
+	case ctx.Err() != nil && errors.As(err, &failure) && !failure.Refused:
+		return ErrEnded
+	}
+	return err
+}
+
 // wait waits in the queue. A call whose wait has ended, or was none, may have to wait for the store's
 // answer that the lock is busy. Without an answer the error is not ErrBusy: the store was out of reach.
 func (w *waiter) wait(ctx context.Context, c *cohort) result {
-	w.waited.Queued = w.Wait > 0
-	var timeout <-chan time.Time
-	left, ends := w.left()
-	asks := w.Wait == 0
+	w.waited.Queued = w.Waits
+	asks, until := !w.Waits, w.Until
 	if asks {
-		left = w.begun.Add(w.table.Calls.Timeout).Until()
+		until = w.begun.Add(w.table.Calls.Timeout)
 	}
-	if ends {
+	var timeout <-chan time.Time
+	if until != clock.Never {
 		if w.timer == nil {
-			w.timer = time.NewTimer(left)
+			w.timer = time.NewTimer(until.Until())
 		} else {
-			w.timer.Reset(left)
+			w.timer.Reset(until.Until())
 		}
 		defer w.timer.Stop()
 		timeout = w.timer.C
@@ -223,14 +230,6 @@ func (w *waiter) wait(ctx context.Context, c *cohort) result {
 		}
 		return w.leave(ctx, c, asks)
 	}
-}
-
-// left is for how long the call may still wait, if that ends at all.
-func (w *waiter) left() (left time.Duration, ends bool) {
-	if w.Wait > clock.Forever/2 {
-		return 0, false
-	}
-	return w.Since.Add(w.Wait).Until(), true
 }
 
 // leave takes a caller that waits no more out of the queue. A grant that it was given meanwhile is its
@@ -253,16 +252,4 @@ func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 		return result{err: &retry.Error{Op: acquireOp, Key: w.Label.Key, Err: retry.ErrNoAnswer}}
 	}
 	return result{err: ErrBusy}
-}
-
-// failure is the caller's error for an acquire that was not answered, or refused.
-func (w *waiter) failure(ctx context.Context, call *acquireCall, err error) error {
-	var refused *guardstore.RefusedError
-	switch {
-	case errors.Is(err, retry.ErrStopped):
-		return ErrClosed
-	case errors.As(err, &refused), ctx.Err() == nil:
-		return call.Failure(err)
-	}
-	return ErrEnded
 }

@@ -40,13 +40,15 @@ func (b *Backoff) Next(while time.Duration) time.Duration {
 // jittered returns a duration between half of d and d.
 func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// Pause waits for d, unless ctx ends or stop is closed before that.
-func Pause(ctx context.Context, stop <-chan struct{}, d time.Duration) {
+// Pause waits for d, unless ctx ends or stop is closed before that. It returns whether stop was closed.
+func Pause(ctx context.Context, stop <-chan struct{}, d time.Duration) (stopped bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-stop:
+		return true
 	}
+	return false
 }

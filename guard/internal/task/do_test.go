@@ -37,23 +37,6 @@ func TestDo_LetsItsCallerLeave(t *testing.T) {
 	})
 }
 
-// A caller does not wait for a call that does not heed its deadline.
-func TestDo_InTimeHeedsTheDeadlineItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := task.NewGroup()
-		ctx := clock.WithDeadline(context.Background(), time.Now().Add(time.Second))
-		defer ctx.Cancel()
-		begun := time.Now()
-		_, err := task.DoInTime(ctx, g, func(context.Context) (int, error) {
-			time.Sleep(time.Minute)
-			return 0, nil
-		})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, time.Second+10*time.Millisecond, time.Since(begun), "an answer may come a little late")
-		<-g.Close()
-	})
-}
-
 // An answer that is there counts; a closed group leaves the caller to do it itself.
 func TestDo_Answers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -62,11 +45,9 @@ func TestDo_Answers(t *testing.T) {
 		closed.Close()
 		for _, ctx := range []context.Context{t.Context(), context.Background()} {
 			for _, g := range []*task.Group{open, closed} {
-				for _, do := range []func(context.Context, *task.Group, func(context.Context) (int, error)) (int, error){task.Do[int], task.DoInTime[int]} {
-					got, err := do(ctx, g, func(context.Context) (int, error) { return 7, fail })
-					assert.Equal(t, 7, got)
-					assert.Equal(t, fail, err)
-				}
+				got, err := task.Do(ctx, g, func(context.Context) (int, error) { return 7, fail })
+				assert.Equal(t, 7, got)
+				assert.Equal(t, fail, err)
 			}
 		}
 		<-open.Close()

@@ -1,8 +1,10 @@
 package watchdog
 
 import (
+	"container/heap"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,9 +30,10 @@ type Grant struct {
 	Earlier    uint64        // see guardstore.ClaimReply
 	Begun      clock.Instant // when the store's reply arrived
 
-	depth atomic.Int64 // the hash counter as it should be
+	watchdog *Watchdog
+	depth    atomic.Int64 // the hash counter as it should be
 
-	// Guarded by Watchdog.mu while it is watched; else they belong to the goroutine that has the grant.
+	// Guarded by Watchdog.mu.
 	holders   []Holder      // of the work under it
 	one       [1]Holder     // memory for them: nearly always there is one
 	metadata  string        // of the first work under it
@@ -39,28 +42,28 @@ type Grant struct {
 	renewAt   clock.Instant // when it is due
 	renewing  bool
 	lastErr   error
-	cause     error         // why it ended, for good; nil = it is not, as far as is known
+	cause     error         // why it ended, for good; nil if that is not known
 	ended     clock.Instant // when the latest work under it ended; 0 = there was none
 	index     int           // in the heap; -1 = not watched
 }
 
 // Holder is the work under a grant. It is notified of what becomes of the grant.
 type Holder interface {
-	// Cut ends the work under the grant, and does not block. It is not called after Drop. The first
+	// Cancel ends the work under the grant, and does not block. It is not called after Drop. The first
 	// call that ends the work returns true: then ReportLoss is called, which may block.
-	Cut(cause error) (first bool)
+	Cancel(cause error) (first bool)
 	ReportLoss()
 	Renewed(err error) // after each renewal; an error says that its outcome is not known
 }
 
 // NewGrant makes a grant of a claim and its reply, ClaimHeld.
-func NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone bool) Grant {
+func (w *Watchdog) NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone bool) Grant {
 	if r.Owner != "" {
 		c.Owner = r.Owner
 	}
 	return Grant{
 		Claim: c, Fence: r.Fence, FenceAhead: r.FenceAhead, Earlier: r.Earlier, Tombstone: tombstone, Begun: clock.Now(),
-		deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3), index: -1,
+		watchdog: w, deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3), index: -1,
 	}
 }
 
@@ -70,18 +73,126 @@ func trustedUntil(sent clock.Instant, ttl time.Duration) clock.Instant {
 	return sent.Add(ttl - ttl/10 - 2*time.Millisecond)
 }
 
-// Depth is the hash counter as it should be.
-func (t *Grant) Depth() int { return int(t.depth.Load()) }
-
-// SetDepth is for the holder of the grant. The next renewal writes it to the store.
+// SetDepth sets the hash counter. The next renewal writes it to the store.
 func (t *Grant) SetDepth(depth int) { t.depth.Store(int64(depth)) }
 
-// Deadline is the deadline of a grant that is not watched. For a watched grant ask the
-// Watchdog.
-func (t *Grant) Deadline() clock.Instant { return t.deadline }
+// Watch renews a grant for a holder, which may be one of several. If the grant has ended, Watch notifies
+// the holder at once. maxHold and metadata are those of the first holder.
+func (t *Grant) Watch(h Holder, maxHold time.Duration, metadata string) {
+	w := t.watchdog
+	w.mu.Lock()
+	cause, late := t.cause, false
+	if cause == nil {
+		if t.index < 0 {
+			t.metadata, t.holdUntil, t.renewing, t.holders = metadata, 0, false, t.one[:0]
+			if maxHold > 0 {
+				t.holdUntil = clock.Now().Add(min(maxHold, clock.Forever))
+			}
+			heap.Push(&w.grants, t)
+			w.used = true
+			late = t.next() < w.asleep
+		}
+		t.holders = append(t.holders, h)
+	}
+	w.mu.Unlock()
+	if late {
+		w.poke()
+	}
+	if cause != nil && h.Cancel(cause) {
+		h.ReportLoss()
+	}
+}
 
-// Ended is when the latest work under a grant ended that is not watched; 0 = there was none.
-func (t *Grant) Ended() clock.Instant { return t.ended }
+// EndAt sets MaxHold for a grant that is watched already. A grant that has ended stays so.
+func (t *Grant) EndAt(until clock.Instant) {
+	w := t.watchdog
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t.index < 0 {
+		return
+	}
+	t.holdUntil = until
+	heap.Fix(&w.grants, t.index)
+	if t.next() < w.asleep {
+		w.poke()
+	}
+}
+
+// Drop ends the watch for a holder. After the last holder, nothing renews the grant, and the watchdog ignores
+// replies that are on their way. Drop returns the reason if the grant had ended before.
+func (t *Grant) Drop(h Holder) (cause error) {
+	w := t.watchdog
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := clock.Now()
+	cause = t.endedBy(at)
+	if i := slices.Index(t.holders, h); i >= 0 {
+		t.holders = slices.Delete(t.holders, i, i+1)
+	}
+	if len(t.holders) == 0 {
+		t.ended = at
+		w.finish(t, cause)
+	}
+	return cause
+}
+
+// Err looks at the clock. It returns the reason if the grant has ended.
+func (t *Grant) Err() error {
+	t.watchdog.mu.Lock()
+	defer t.watchdog.mu.Unlock()
+	return t.endedBy(clock.Now())
+}
+
+// Deadline returns the instant until which the grant is certain.
+func (t *Grant) Deadline() clock.Instant {
+	t.watchdog.mu.Lock()
+	defer t.watchdog.mu.Unlock()
+	return t.deadline
+}
+
+// Ended returns when the latest work under a grant ended that is not watched, or 0.
+func (t *Grant) Ended() clock.Instant {
+	t.watchdog.mu.Lock()
+	defer t.watchdog.mu.Unlock()
+	return t.ended
+}
+
+// End ends the work of the grant's holders, present and next.
+func (t *Grant) End(cause error) {
+	var lost losses
+	w := t.watchdog
+	w.mu.Lock()
+	if t.index >= 0 {
+		w.finish(t, cause)
+		lost.add(t)
+	} else if t.cause == nil {
+		t.cause = cause
+	}
+	w.mu.Unlock()
+	for _, h := range lost.cancel() {
+		h.ReportLoss()
+	}
+}
+
+// Request returns the grant as commands to the store name it.
+func (t *Grant) Request() guardstore.Grant {
+	t.watchdog.mu.Lock()
+	defer t.watchdog.mu.Unlock()
+	return t.request()
+}
+
+// request needs Watchdog.mu. The depth is 1 at least, also before and after the work: the store has a hold of depth 0
+// for a MinHold.
+func (t *Grant) request() guardstore.Grant {
+	request := guardstore.Grant{
+		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: t.Fence,
+		TTL: t.Claim.TTL, Depth: max(1, int(t.depth.Load())), Metadata: t.metadata, Limit: t.Claim.Limit,
+	}
+	if t.Claim.Once != nil {
+		request.Keep = t.Claim.Once.Keep
+	}
+	return request
+}
 
 // next is when the watchdog has to look at the grant.
 func (t *Grant) next() clock.Instant {
@@ -95,17 +206,10 @@ func (t *Grant) next() clock.Instant {
 	return next
 }
 
-func (t *Grant) renewalDue(at clock.Instant) bool {
-	return !t.renewing && t.renewAt <= at
-}
-
 // slack lets renewals that are due soon go out with those that are due now.
-func (t *Grant) slack() time.Duration {
-	return min(t.Claim.TTL/60, pulse)
-}
+func (t *Grant) slack() time.Duration { return min(t.Claim.TTL/60, pulse) }
 
-// endedBy gives the reason why a grant ended, if it did: the cause that ended it,
-// or the clock. It needs Watchdog.mu.
+// endedBy returns why a grant has ended, or nil: the cause that ended it, or the clock. It needs Watchdog.mu.
 func (t *Grant) endedBy(at clock.Instant) error {
 	if t.index < 0 {
 		return t.cause
@@ -113,8 +217,7 @@ func (t *Grant) endedBy(at clock.Instant) error {
 	return t.expiredBy(at)
 }
 
-// expiredBy gives the reason why a grant is expired at an instant, if it is. It needs
-// Watchdog.mu.
+// expiredBy returns why a grant is expired at an instant, or nil. It needs Watchdog.mu.
 func (t *Grant) expiredBy(at clock.Instant) error {
 	switch {
 	case t.holdUntil > 0 && at >= t.holdUntil:
@@ -126,25 +229,4 @@ func (t *Grant) expiredBy(at clock.Instant) error {
 		return errNotRenewed
 	}
 	return nil
-}
-
-// Release is the command that releases the grant, with the highest fence that a holder got.
-func (t *Grant) Release(fence uint64) guardstore.Release {
-	return guardstore.Release{
-		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: fence, TTL: t.Claim.TTL, Tombstone: t.Tombstone, Limit: t.Claim.Limit,
-	}
-}
-
-// Request is the grant as commands to the store name it. The grant is not watched, or the caller holds it.
-// Its depth is 1 at least, also before and after its work: a hold of depth 0 is one that was released, and is
-// kept for its MinHold.
-func (t *Grant) Request() guardstore.Grant {
-	request := guardstore.Grant{
-		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: t.Fence,
-		TTL: t.Claim.TTL, Depth: max(1, t.Depth()), Metadata: t.metadata, Limit: t.Claim.Limit,
-	}
-	if t.Claim.Once != nil {
-		request.Keep = t.Claim.Once.Keep
-	}
-	return request
 }

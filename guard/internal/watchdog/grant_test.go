@@ -26,11 +26,11 @@ func TestGrant_AGrantThatWasDroppedHearsNothing(t *testing.T) {
 			}
 			return held
 		}
-		g := granted("o", ttl)
-		h := watch(w, g, 0)
+		g := granted(w, "o", ttl)
+		h := watch(g, 0)
 		pass(ttl/3 + 100*time.Millisecond)
 		require.Len(t, s.Batches(), 1)
-		require.NoError(t, w.Drop(g, h))
+		require.NoError(t, g.Drop(h))
 		pass(time.Second)
 		assert.Empty(t, h.causes)
 		assert.Empty(t, h.renewed)
@@ -45,13 +45,13 @@ func TestGrant_AGrantThatWasDroppedIsNotSent(t *testing.T) {
 		var last *watchdog.Grant
 		h := &holder{}
 		for _, owner := range []string{"1", "2", "3", "4", "5"} {
-			last = granted(owner, short)
-			w.Watch(last, h, 0, "")
+			last = granted(w, owner, short)
+			last.Watch(h, 0, "")
 			time.Sleep(100 * time.Millisecond)
 		}
 		pass(950 * time.Millisecond) // 1.45 s after the first: the last one is due
 		require.Len(t, s.Batches(), 4)
-		require.NoError(t, w.Drop(last, h))
+		require.NoError(t, last.Drop(h))
 		pass(short)
 		for _, g := range s.Renewals {
 			assert.NotEqual(t, "5", g.Owner)
@@ -73,43 +73,44 @@ func TestGrant_AGrantForgetsAFailureThatIsPast(t *testing.T) {
 			time.Sleep(2 * ttl) // as if the machine stood still
 			return held
 		}
-		h := watch(w, granted("o", ttl), 0)
+		h := watch(granted(w, "o", ttl), 0)
 		pass(4 * ttl)
 		require.Len(t, h.causes, 1)
 		assert.Equal(t, "not renewed in time", h.causes[0].Error())
 	})
 }
 
-// The commands for a grant, and until when it is certain.
-func TestGrant_AGrantSaysWhatItIs(t *testing.T) {
-	c := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl, Limit: 3, Metadata: "claim's", Once: &guardstore.Once{Keep: time.Hour}}
-	r := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: "o~2", Fence: 7, FenceAhead: true}
-	sent := clock.Now().Add(-time.Second)
-	g := watchdog.NewGrant(c, r, sent, true)
-	assert.Equal(t, guardstore.Release{
-		Key: "k", Owner: "o~2", Fence: 9, TTL: ttl, Tombstone: true, Limit: 3,
-	}, g.Release(9))
-	g.SetDepth(2)
-	assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o~2", Fence: 7, TTL: ttl, Depth: 2, Limit: 3, Keep: time.Hour}, g.Request())
-	assert.True(t, g.FenceAhead)
-	assert.Equal(t, sent.Add(ttl-ttl/10-2*time.Millisecond), g.Deadline())
-	g = watchdog.NewGrant(c, r, sent, false)
-	assert.False(t, g.Release(9).Tombstone)
+// The command for a grant, and until when it is certain. The work may end while a renewal is on its way: no command
+// has a depth of 0.
+func TestGrant_Request(t *testing.T) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
+		c := guardstore.Claim{Key: "k", Owner: "o", TTL: ttl, Limit: 3, Metadata: "claim's", Once: &guardstore.Once{Keep: time.Hour}}
+		r := guardstore.ClaimReply{Status: guardstore.ClaimHeld, Owner: "o~2", Fence: 7, FenceAhead: true}
+		sent := clock.Now().Add(-time.Second)
+		g := w.NewGrant(c, r, sent, true)
+		for depth, want := range []int{1, 1, 2} {
+			g.SetDepth(depth)
+			assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o~2", Fence: 7, TTL: ttl, Depth: want, Limit: 3, Keep: time.Hour}, g.Request())
+		}
+		assert.True(t, g.FenceAhead)
+		assert.True(t, g.Tombstone)
+		assert.Equal(t, sent.Add(ttl-ttl/10-2*time.Millisecond), g.Deadline())
+	})
 }
 
 // A renewal counts from its sending: the reply takes a while.
 func TestTrust_ASlowReplyMakesNoLeaseLonger(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		s.OnRenew = after(900 * time.Millisecond)
-		g := granted("o", ttl)
-		h := watch(w, g, 0)
+		g := granted(w, "o", ttl)
+		h := watch(g, 0)
 		sent := clock.Now().Add(ttl / 3)
 		pass(ttl/3 + time.Second)
 		require.Len(t, s.Batches(), 1)
-		until := w.Deadline(g).Sub(sent.Add(ttl - ttl/10 - 2*time.Millisecond))
+		until := g.Deadline().Sub(sent.Add(ttl - ttl/10 - 2*time.Millisecond))
 		assert.LessOrEqual(t, until, time.Duration(0))
 		assert.Greater(t, until, -ttl/60, "a renewal may go out a little early")
-		require.NoError(t, w.Drop(g, h))
+		require.NoError(t, g.Drop(h))
 	})
 }
 
@@ -118,15 +119,15 @@ func TestTrust_ASlowReplyMakesNoLeaseLonger(t *testing.T) {
 func TestGrant_AGrantIsRenewedOnSchedule(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		s.OnRenew = after(900 * time.Millisecond)
-		g := granted("o", ttl)
-		h := watch(w, g, 0)
+		g := granted(w, "o", ttl)
+		h := watch(g, 0)
 		pass(10*ttl + time.Second)
 		assert.InDelta(t, 30, len(s.Batches()), 1)
-		require.NoError(t, w.Drop(g, h))
+		require.NoError(t, g.Drop(h))
 	})
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		s.OnRenew = silence
-		h := watch(w, granted("o", ttl), 0)
+		h := watch(granted(w, "o", ttl), 0)
 		pass(ttl)
 		assert.Len(t, h.causes, 1)
 		assert.GreaterOrEqual(t, len(s.Batches()), 7, "a second each, and one between them")
@@ -136,24 +137,24 @@ func TestGrant_AGrantIsRenewedOnSchedule(t *testing.T) {
 // A holder has its MaxHold from when it got the grant, and no other's.
 func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
-		g, first := granted("o", ttl), &holder{begun: time.Now()}
+		g, first := granted(w, "o", ttl), &holder{begun: time.Now()}
 		time.Sleep(5 * time.Second)
-		w.Watch(g, first, ttl, "")
+		g.Watch(first, ttl, "")
 		time.Sleep(ttl - time.Second)
-		require.NoError(t, w.Check(g))
-		require.NoError(t, w.Drop(g, first))
+		require.NoError(t, g.Err())
+		require.NoError(t, g.Drop(first))
 		second := &holder{begun: time.Now()}
-		w.Watch(g, second, 0, "")
+		g.Watch(second, 0, "")
 		pass(3 * ttl)
 		assert.Empty(t, second.causes)
-		require.NoError(t, w.Drop(g, second))
-		w.Limit(g, clock.Now().Add(-time.Second)) // nothing is watched
+		require.NoError(t, g.Drop(second))
+		g.EndAt(clock.Now().Add(-time.Second)) // nothing is watched
 		endless := &holder{}
-		w.Watch(g, endless, math.MaxInt64, "")
+		g.Watch(endless, math.MaxInt64, "")
 		pass(ttl)
-		require.NoError(t, w.Drop(g, endless))
+		require.NoError(t, g.Drop(endless))
 		third := &holder{begun: time.Now()}
-		w.Watch(g, third, ttl, "")
+		g.Watch(third, ttl, "")
 		pass(2 * ttl)
 		require.Len(t, third.causes, 1)
 		assert.Equal(t, ttl, third.lostAt)
@@ -166,11 +167,11 @@ func TestGrant_EndsAtItsDeadline(t *testing.T) {
 	for range 30 {
 		watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 			says(s, guardstore.RenewReply{Err: errors.New("down")})
-			g := granted("o", ttl)
-			h := watch(w, g, 0)
-			time.Sleep(w.Deadline(g).Until())
+			g := granted(w, "o", ttl)
+			h := watch(g, 0)
+			time.Sleep(g.Deadline().Until())
 			assert.Empty(t, w.All())
-			require.Error(t, w.Drop(g, h))
+			require.Error(t, g.Drop(h))
 		})
 	}
 }
@@ -178,24 +179,24 @@ func TestGrant_EndsAtItsDeadline(t *testing.T) {
 // A holder has the lease since the one before it ended its work.
 func TestGrant_AGrantIsHeldSince(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
-		g, h, begun := granted("o", ttl), &holder{}, clock.Now()
-		w.Watch(g, h, 0, "")
+		g, h, begun := granted(w, "o", ttl), &holder{}, clock.Now()
+		g.Watch(h, 0, "")
 		require.Len(t, w.All(), 1)
 		assert.Equal(t, begun, w.All()[0].Since)
 		time.Sleep(time.Second)
-		require.NoError(t, w.Drop(g, h))
-		w.Watch(g, h, 0, "")
+		require.NoError(t, g.Drop(h))
+		g.Watch(h, 0, "")
 		assert.Equal(t, begun.Add(time.Second), w.All()[0].Since)
-		require.NoError(t, w.Drop(g, h))
+		require.NoError(t, g.Drop(h))
 	})
 }
 
 // slowHolder is slow to handle a loss, as a machine may be: the watchdog waits for it.
 type slowHolder struct{ holder }
 
-func (h *slowHolder) Cut(cause error) bool {
+func (h *slowHolder) Cancel(cause error) bool {
 	time.Sleep(3 * ttl)
-	return h.holder.Cut(cause)
+	return h.holder.Cancel(cause)
 }
 
 // A renewal succeeds when the grant has expired by the clock, and no one has found out yet. It comes
@@ -203,24 +204,24 @@ func (h *slowHolder) Cut(cause error) bool {
 func TestGrant_AGrantIsNotRenewedTooLate(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		s.OnRenew = after(ttl)
-		g := granted("o", ttl)
-		h := watch(w, g, 0)
-		w.Watch(granted("other", 2*ttl), &slowHolder{}, ttl/3+time.Second, "")
+		g := granted(w, "o", ttl)
+		h := watch(g, 0)
+		granted(w, "other", 2*ttl).Watch(&slowHolder{}, ttl/3+time.Second, "")
 		pass(ttl/3 + ttl + time.Second)
 		require.Len(t, s.Batches(), 1)
 		assert.Len(t, h.causes, 1)
 		assert.Empty(t, h.renewed)
-		assert.Error(t, w.Check(g))
+		assert.Error(t, g.Err())
 	})
 }
 
 // A grant that is given an end soon ends then, not at the watchdog's next pulse.
 func TestGrant_AGrantThatIsGivenAnEndSoon(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
-		g := granted("o", ttl)
-		h := watch(w, g, 0)
+		g := granted(w, "o", ttl)
+		h := watch(g, 0)
 		time.Sleep(100 * time.Millisecond)
-		w.Limit(g, clock.Now().Add(10*time.Millisecond))
+		g.EndAt(clock.Now().Add(10 * time.Millisecond))
 		pass(time.Second)
 		require.Len(t, h.causes, 1)
 		assert.Equal(t, 110*time.Millisecond, h.lostAt)
@@ -230,10 +231,10 @@ func TestGrant_AGrantThatIsGivenAnEndSoon(t *testing.T) {
 // An end that is given later counts whatever else is watched, and due later than that.
 func TestGrant_AGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
-		w.Watch(granted("first", ttl), &holder{}, 5*time.Second, "")
-		g := granted("o", 100*ttl)
-		h := watch(w, g, 0)
-		w.Limit(g, clock.Now().Add(time.Second))
+		granted(w, "first", ttl).Watch(&holder{}, 5*time.Second, "")
+		g := granted(w, "o", 100*ttl)
+		h := watch(g, 0)
+		g.EndAt(clock.Now().Add(time.Second))
 		pass(2 * time.Second)
 		require.Len(t, h.causes, 1)
 		assert.Equal(t, time.Second, h.lostAt)
@@ -245,20 +246,11 @@ func TestGrant_AGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
 func TestGrant_AGrantEndsAtItsDeadlineBeforeItsMaxHold(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		s.OnRenew = silence
-		g := granted("o", ttl)
-		h := watch(w, g, 10*ttl)
-		end := w.Deadline(g).Until()
+		g := granted(w, "o", ttl)
+		h := watch(g, 10*ttl)
+		end := g.Deadline().Until()
 		pass(ttl)
 		require.Len(t, h.causes, 1)
 		assert.Equal(t, end, h.lostAt)
 	})
-}
-
-// The work may end while a renewal or a check is made: it does not say that nothing is left to release.
-func TestGrant_NoCommandHasADepthOfZero(t *testing.T) {
-	g := watchdog.NewGrant(guardstore.Claim{Key: "k", Owner: "o", TTL: time.Minute}, guardstore.ClaimReply{Fence: 1}, clock.Now(), false)
-	for depth, want := range []int{1, 1, 2} {
-		g.SetDepth(depth)
-		assert.Equal(t, want, g.Request().Depth)
-	}
 }

@@ -28,44 +28,39 @@ func (w *Watchdog) startSenders() {
 	}
 }
 
-// sendDue renews what is due, a batch at a time, until nothing is.
+// sendDue renews the grants that are due, a batch at a time.
 func (w *Watchdog) sendDue() {
 	for {
 		w.mu.Lock()
-		batch, requests := w.takeDue()
+		batch, requests, patience := w.takeDue()
 		if len(batch) == 0 {
 			w.senders--
 			w.mu.Unlock()
 			return
-		}
-		at := clock.Now()
-		patience := time.Second
-		for _, t := range batch {
-			patience = min(patience, max(t.Claim.TTL/6, 20*time.Millisecond), max(t.deadline.Sub(at), time.Millisecond))
 		}
 		w.mu.Unlock()
 		w.send(batch, requests, patience)
 	}
 }
 
-// takeDue needs w.mu.
-func (w *Watchdog) takeDue() (batch []*Grant, requests []guardstore.Grant) {
-	n := min(len(w.due), batchSize)
-	for _, t := range w.due[:n] {
+// takeDue returns the next batch of grants that are due and still watched, and for how long to wait for its
+// replies. It needs w.mu.
+func (w *Watchdog) takeDue() (batch []*Grant, requests []guardstore.Grant, patience time.Duration) {
+	at := clock.Now()
+	patience = time.Second
+	for len(w.due) > 0 && len(batch) < batchSize {
+		t := w.due[0]
+		w.due = w.due[1:]
 		if t.index < 0 {
 			continue
 		}
-		batch = append(batch, t)
-		requests = append(requests, t.Request())
+		batch, requests = append(batch, t), append(requests, t.request())
+		patience = min(patience, max(t.Claim.TTL/6, 20*time.Millisecond), max(t.deadline.Sub(at), time.Millisecond))
 	}
-	w.due = w.due[n:]
 	if len(w.due) == 0 {
-		w.due = nil
+		w.due = nil // frees its memory
 	}
-	if len(batch) == 0 && len(w.due) > 0 {
-		return w.takeDue()
-	}
-	return batch, requests
+	return batch, requests, patience
 }
 
 func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience time.Duration) {

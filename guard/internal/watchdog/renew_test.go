@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
@@ -34,7 +33,7 @@ func TestRenewal_HowLongAReplyIsWaitedFor(t *testing.T) {
 					waits = append(waits, time.Until(until))
 					return silence(ctx, 0)
 				}
-				watch(w, granted("o", ttl), 0)
+				watch(granted(w, "o", ttl), 0)
 				pass(ttl)
 				require.GreaterOrEqual(t, len(waits), 3)
 				assert.Equal(t, want, waits[:3])
@@ -56,11 +55,11 @@ func TestRenewal_WhatIsDueSoonGoesOutTogether(t *testing.T) {
 			waits = append(waits, time.Until(until))
 			return held
 		}
-		watch(w, granted("slow", 9*time.Second), 0) // due after 3 s
+		watch(granted(w, "slow", 9*time.Second), 0) // due after 3 s
 		time.Sleep(2050 * time.Millisecond)
-		watch(w, granted("urgent", 3*time.Second), 0) // due 50 ms after it
+		watch(granted(w, "urgent", 3*time.Second), 0) // due 50 ms after it
 		time.Sleep(time.Millisecond)
-		watch(w, granted("later", 3*time.Second), 0)
+		watch(granted(w, "later", 3*time.Second), 0)
 		pass(949 * time.Millisecond)
 		assert.Equal(t, []int{2}, s.Batches())
 		pass(51 * time.Millisecond)
@@ -70,19 +69,16 @@ func TestRenewal_WhatIsDueSoonGoesOutTogether(t *testing.T) {
 	})
 }
 
-// A renewal and a confirmation change when a grant is due next, whatever else is due before that.
+// A renewal changes when a grant is due next, whatever else is due before that.
 func TestRenewal_AGrantIsDueBesideOthers(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
-		watch(w, granted("first", ttl), 0)            // due after 10 s, trusted until 27 s
-		watch(w, granted("other", 77*time.Second), 0) // due after 25.7 s
+		watch(granted(w, "first", ttl), 0)            // due after 10 s, trusted until 27 s
+		watch(granted(w, "other", 77*time.Second), 0) // due after 25.7 s
 		pass(21 * time.Second)
 		assert.Len(t, s.Batches(), 2, "after 10 and 20 s")
-		third := granted("third", 90*time.Second)
-		watch(w, third, 0)
+		watch(granted(w, "third", 90*time.Second), 0)
 		pass(2 * time.Second)
-		w.Confirm(third, clock.Now())
-		pass(0)
-		assert.Len(t, s.Batches(), 3)
+		assert.Len(t, s.Batches(), 2)
 		w.EndAll(errors.New("enough"))
 	})
 }
@@ -104,7 +100,7 @@ func TestRenewal_HowSoonAFailureIsRepeated(t *testing.T) {
 					at = append(at, time.Now())
 					return guardstore.RenewReply{Err: errors.New("down")}
 				}
-				watch(w, granted("o", ttl), 0)
+				watch(granted(w, "o", ttl), 0)
 				pass(ttl/2 + 2*time.Millisecond)
 				require.Greater(t, len(at), 2)
 				early := min(ttl/60, 250*time.Millisecond)
@@ -122,7 +118,7 @@ func TestRenewal_BatchesAreBoundedAndFourAtATime(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		s.OnRenew = silence
 		for range 2501 {
-			watch(w, granted("o", ttl), 0)
+			watch(granted(w, "o", ttl), 0)
 		}
 		pass(ttl/3 + 100*time.Millisecond)
 		assert.Equal(t, []int{500, 500, 500, 500}, s.Batches())

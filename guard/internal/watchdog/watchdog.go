@@ -2,7 +2,6 @@ package watchdog
 
 import (
 	"container/heap"
-	"slices"
 	"sync"
 	"time"
 
@@ -54,67 +53,6 @@ func New(c Config) *Watchdog {
 // is watched before, by EndAll.
 func (w *Watchdog) Close() { close(w.quit) }
 
-// Watch begins to look after a grant for a holder, which may be one of several. If the grant has
-// ended, the holder is notified at once. maxHold and metadata are those of the first of them.
-func (w *Watchdog) Watch(t *Grant, h Holder, maxHold time.Duration, metadata string) {
-	w.mu.Lock()
-	cause, late := t.cause, false
-	if cause == nil {
-		if t.index < 0 {
-			t.metadata, t.holdUntil, t.renewing, t.holders = metadata, 0, false, t.one[:0]
-			if maxHold > 0 {
-				t.holdUntil = clock.Now().Add(min(maxHold, clock.Forever))
-			}
-			heap.Push(&w.grants, t)
-			w.used = true
-			late = t.next() < w.asleep
-		}
-		t.holders = append(t.holders, h)
-	}
-	w.mu.Unlock()
-	if late {
-		w.poke()
-	}
-	if cause != nil && h.Cut(cause) {
-		h.ReportLoss()
-	}
-}
-
-// Limit is MaxHold for a grant that is watched already. An ended grant stays ended.
-func (w *Watchdog) Limit(t *Grant, until clock.Instant) {
-	w.mu.Lock()
-	watched := t.index >= 0
-	if watched {
-		t.holdUntil = until
-		heap.Fix(&w.grants, t.index)
-	}
-	late := watched && t.next() < w.asleep
-	w.mu.Unlock()
-	if late {
-		w.poke()
-	}
-}
-
-// ConfirmAfter is for how long Confirm trusts the store's last reply that it holds a grant.
-const ConfirmAfter = time.Second
-
-// Confirm renews a grant now, because another caller of this process asks for its key: the key may
-// have been deleted by hand. It does nothing if the store confirmed the grant within ConfirmAfter of
-// at.
-func (w *Watchdog) Confirm(t *Grant, at clock.Instant) {
-	w.mu.Lock()
-	old := t.deadline <= trustedUntil(at.Add(-ConfirmAfter), t.Claim.TTL)
-	due := old && t.index >= 0 && !t.renewing && t.lastErr == nil
-	if due {
-		t.renewAt = at
-		heap.Fix(&w.grants, t.index)
-	}
-	w.mu.Unlock()
-	if due {
-		w.poke()
-	}
-}
-
 // allEvery is how often RenewAll renews, at most.
 const allEvery = time.Second
 
@@ -125,11 +63,7 @@ func (w *Watchdog) RenewAll() {
 	at := clock.Now()
 	due := len(w.grants) > 0 && w.allAt <= at
 	if due {
-		if w.allAt == 0 || at.Sub(w.allAt) >= allEvery {
-			w.allAt = at
-		} else {
-			w.allAt = w.allAt.Add(allEvery)
-		}
+		w.allAt = max(at, w.allAt.Add(allEvery))
 		for _, t := range w.grants {
 			t.renewAt = min(t.renewAt, w.allAt)
 		}
@@ -138,53 +72,6 @@ func (w *Watchdog) RenewAll() {
 	w.mu.Unlock()
 	if due {
 		w.poke()
-	}
-}
-
-// Drop ends the watch for a holder. After that of the last one, nothing renews the grant, and what
-// was on its way is ignored. It returns the reason if the grant had ended already.
-func (w *Watchdog) Drop(t *Grant, h Holder) (cause error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	at := clock.Now()
-	cause = t.endedBy(at)
-	if i := slices.Index(t.holders, h); i >= 0 {
-		t.holders = slices.Delete(t.holders, i, i+1)
-	}
-	if len(t.holders) == 0 {
-		t.ended = at
-		w.finish(t, cause)
-	}
-	return cause
-}
-
-// Check looks at the clock. It returns the reason if the grant has ended.
-func (w *Watchdog) Check(t *Grant) (cause error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return t.endedBy(clock.Now())
-}
-
-// Deadline gives the instant until which the grant is certain.
-func (w *Watchdog) Deadline(t *Grant) clock.Instant {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return t.deadline
-}
-
-// End ends the work of the grant's holders, present and next.
-func (w *Watchdog) End(t *Grant, cause error) {
-	var lost losses
-	w.mu.Lock()
-	if t.index >= 0 {
-		w.finish(t, cause)
-		lost.add(t)
-	} else if t.cause == nil {
-		t.cause = cause
-	}
-	w.mu.Unlock()
-	for _, h := range lost.cut() {
-		h.ReportLoss()
 	}
 }
 
@@ -215,10 +102,10 @@ func (l *losses) add(t *Grant) {
 	}
 }
 
-// cut ends the work, and returns the holders to notify.
-func (l *losses) cut() (first []Holder) {
+// cancel ends the work, and returns the holders to notify.
+func (l *losses) cancel() (first []Holder) {
 	for i, h := range l.holders {
-		if h.Cut(l.causes[i]) {
+		if h.Cancel(l.causes[i]) {
 			first = append(first, h)
 		}
 	}
@@ -227,7 +114,7 @@ func (l *losses) cut() (first []Holder) {
 
 // report notifies observers on a goroutine, as they may block.
 func (l *losses) report(w *Watchdog) {
-	first := l.cut()
+	first := l.cancel()
 	if len(first) == 0 {
 		return
 	}
@@ -239,13 +126,6 @@ func (l *losses) report(w *Watchdog) {
 	if !w.Tasks.Go(report) {
 		report()
 	}
-}
-
-// Request is a grant as commands to the store name it.
-func (w *Watchdog) Request(t *Grant) guardstore.Grant {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return t.Request()
 }
 
 // Held is a grant that is watched for a holder.
@@ -310,7 +190,7 @@ func (w *Watchdog) look(timer *time.Timer) {
 	}
 	for len(w.grants) > 0 {
 		t := w.grants[0]
-		if t.next() > at && !t.renewalDue(at.Add(t.slack())) {
+		if t.next() > at && (t.renewing || t.renewAt > at.Add(t.slack())) {
 			break
 		}
 		if cause := t.expiredBy(at); cause != nil {

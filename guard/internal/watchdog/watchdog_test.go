@@ -51,7 +51,7 @@ type holder struct {
 	renewed  []error
 }
 
-func (h *holder) Cut(cause error) bool {
+func (h *holder) Cancel(cause error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.causes = append(h.causes, cause)
@@ -87,17 +87,17 @@ func watched(t *testing.T, test func(t *testing.T, w *watchdog.Watchdog, s *test
 }
 
 // granted is a grant that nobody watches yet.
-func granted(owner string, ttl time.Duration) *watchdog.Grant {
+func granted(w *watchdog.Watchdog, owner string, ttl time.Duration) *watchdog.Grant {
 	c, r := guardstore.Claim{Key: "k", Owner: owner, TTL: ttl}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
-	g := watchdog.NewGrant(c, r, clock.Now(), false)
+	g := w.NewGrant(c, r, clock.Now(), false)
 	g.SetDepth(1)
 	return &g
 }
 
 // watch has a holder get a grant.
-func watch(w *watchdog.Watchdog, g *watchdog.Grant, maxHold time.Duration) *holder {
+func watch(g *watchdog.Grant, maxHold time.Duration) *holder {
 	h := &holder{begun: time.Now()}
-	w.Watch(g, h, maxHold, "me")
+	g.Watch(h, maxHold, "me")
 	return h
 }
 
@@ -109,18 +109,18 @@ func pass(d time.Duration) {
 
 func TestWatchdog_AGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
-		g := granted("o", ttl)
-		h := watch(w, g, 0)
+		g := granted(w, "o", ttl)
+		h := watch(g, 0)
 		g.SetDepth(2)
 		pass(10 * ttl)
 		assert.InDelta(t, 30, len(s.Renewals), 1)
 		assert.Equal(t, guardstore.Grant{Key: "k", Owner: "o", Fence: 7, TTL: ttl, Depth: 2, Metadata: "me"}, s.Renewals[0])
 		assert.Len(t, h.renewed, len(s.Renewals))
-		require.NoError(t, w.Check(g))
-		assert.Greater(t, w.Deadline(g), clock.Now().Add(ttl/2))
+		require.NoError(t, g.Err())
+		assert.Greater(t, g.Deadline(), clock.Now().Add(ttl/2))
 		require.Len(t, w.All(), 1)
 
-		require.NoError(t, w.Drop(g, h))
+		require.NoError(t, g.Drop(h))
 		asked := len(s.Renewals)
 		pass(ttl)
 		assert.Len(t, s.Renewals, asked, "nothing renews what was dropped")
@@ -133,8 +133,8 @@ func TestWatchdog_AGrantIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 // out a second later, however often something breaks.
 func TestWatchdog_RenewAllIsOneBundleASecond(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
-		a, b, c := granted("a", ttl), granted("b", ttl), granted("f", ttl)
-		holders := []*holder{watch(w, a, 0), watch(w, b, 0), watch(w, c, 0)}
+		a, b, c := granted(w, "a", ttl), granted(w, "b", ttl), granted(w, "f", ttl)
+		holders := []*holder{watch(a, 0), watch(b, 0), watch(c, 0)}
 		for _, wait := range []time.Duration{0, 300 * time.Millisecond, 300 * time.Millisecond} {
 			pass(wait)
 			w.RenewAll()
@@ -182,8 +182,8 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 				if test.silent {
 					s.OnRenew = silence
 				}
-				g := granted("o", ttl)
-				h := watch(w, g, test.maxHold)
+				g := granted(w, "o", ttl)
+				h := watch(g, test.maxHold)
 				pass(2 * ttl)
 				require.Len(t, h.causes, 1)
 				if test.cause != nil {
@@ -197,14 +197,13 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 				if test.maxHold == 0 {
 					assert.Less(t, h.lostAt*1_083_333/1_000_000, ttl)
 				}
-				assert.Equal(t, h.causes[0], w.Check(g))
+				assert.Equal(t, h.causes[0], g.Err())
 				says(s, guardstore.RenewReply{Held: true})
 				pass(ttl)
 				assert.Len(t, h.causes, 1, "it is told once")
 				assert.Equal(t, 1, h.notified)
-				w.Limit(g, clock.Now().Add(ttl))
-				w.Confirm(g, clock.Now().Add(ttl))
-				assert.Equal(t, h.causes[0], w.Drop(g, h), "and never comes back")
+				g.EndAt(clock.Now().Add(ttl))
+				assert.Equal(t, h.causes[0], g.Drop(h), "and never comes back")
 			})
 		})
 	}
@@ -213,27 +212,27 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 func TestWatchdog_EndNotifiesTheHolderOrTheNext(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		closed, denied := errors.New("closed"), errors.New("denied")
-		g := granted("o", ttl)
-		h := watch(w, g, 0)
-		w.End(g, closed)
-		w.End(g, denied)
+		g := granted(w, "o", ttl)
+		h := watch(g, 0)
+		g.End(closed)
+		g.End(denied)
 		assert.Equal(t, []error{closed}, h.causes)
-		require.ErrorIs(t, w.Check(g), closed)
+		require.ErrorIs(t, g.Err(), closed)
 
-		g = granted("o", ttl)
-		h = watch(w, g, 0)
-		require.NoError(t, w.Drop(g, h))
+		g = granted(w, "o", ttl)
+		h = watch(g, 0)
+		require.NoError(t, g.Drop(h))
 		assert.Positive(t, g.Ended())
-		w.End(g, denied)
-		require.ErrorIs(t, w.Check(g), denied)
+		g.End(denied)
+		require.ErrorIs(t, g.Err(), denied)
 		assert.Empty(t, h.causes)
 		next := &holder{}
-		w.Watch(g, next, 0, "next")
+		g.Watch(next, 0, "next")
 		assert.Equal(t, []error{denied}, next.causes)
 		assert.Equal(t, 1, next.notified)
 
-		h = watch(w, granted("o", ttl), 0)
-		other := watch(w, granted("o", ttl), 0)
+		h = watch(granted(w, "o", ttl), 0)
+		other := watch(granted(w, "o", ttl), 0)
 		w.EndAll(closed)
 		assert.Equal(t, []error{closed}, h.causes)
 		assert.Equal(t, []error{closed}, other.causes)
@@ -256,11 +255,11 @@ func TestWatchdog_ItIsAwakeWhileAnythingIsHeld(t *testing.T) {
 		assert.Empty(t, looks, "nothing is held")
 		begun = time.Now()
 		h := &holder{}
-		g := granted("o", time.Hour)
-		w.Watch(g, h, 0, "")
+		g := granted(w, "o", time.Hour)
+		g.Watch(h, 0, "")
 		pass(time.Second)
 		assert.Equal(t, []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond, time.Second}, looks)
-		require.NoError(t, w.Drop(g, h))
+		require.NoError(t, g.Drop(h))
 		pass(time.Hour)
 		assert.Len(t, looks, 5)
 		w.Close()
@@ -280,8 +279,8 @@ func TestWatchdog_AnObserverThatBlocksDelaysNoOtherLoss(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
 		h := &blocked{mayReturn: make(chan struct{})}
 		defer close(h.mayReturn)
-		w.Watch(granted("first", ttl), h, time.Second, "")
-		second := watch(w, granted("second", ttl), 2*time.Second)
+		granted(w, "first", ttl).Watch(h, time.Second, "")
+		second := watch(granted(w, "second", ttl), 2*time.Second)
 		pass(3 * time.Second)
 		assert.Len(t, h.causes, 1)
 		assert.Equal(t, 2*time.Second, second.lostAt)
@@ -293,7 +292,7 @@ func TestWatchdog_EndAllNotifiesAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := task.NewGroup()
 		w := watchdog.New(watchdog.Config{Store: new(testenv.Script), Tasks: tasks, Awake: func(clock.Instant) {}})
-		h := watch(w, granted("o", ttl), 0)
+		h := watch(granted(w, "o", ttl), 0)
 		w.Close()
 		<-tasks.Close()
 		w.EndAll(errors.New("closed"))
@@ -305,13 +304,13 @@ func TestWatchdog_EndAllNotifiesAfterClose(t *testing.T) {
 // announced to each holder that has not left, and to the next one.
 func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
-		g := granted("o", ttl)
-		first := watch(w, g, 0)
+		g := granted(w, "o", ttl)
+		first := watch(g, 0)
 		second, third := &holder{}, &holder{}
-		w.Watch(g, second, 0, "")
-		w.Watch(g, third, 0, "")
+		g.Watch(second, 0, "")
+		g.Watch(third, 0, "")
 		require.Len(t, w.All(), 3)
-		require.NoError(t, w.Drop(g, first))
+		require.NoError(t, g.Drop(first))
 		assert.Zero(t, g.Ended())
 		pass(ttl)
 		assert.Empty(t, first.renewed)
@@ -321,22 +320,22 @@ func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 		says(s, guardstore.RenewReply{})
 		pass(ttl)
 		late := &holder{}
-		w.Watch(g, late, 0, "")
+		g.Watch(late, 0, "")
 		for _, h := range []*holder{second, third, late} {
 			assert.Equal(t, []error{watchdog.ErrNotHeld}, h.causes)
 		}
 		assert.Empty(t, first.causes)
 		assert.Empty(t, w.All())
-		require.ErrorIs(t, w.Drop(g, third), watchdog.ErrNotHeld)
+		require.ErrorIs(t, g.Drop(third), watchdog.ErrNotHeld)
 	})
 }
 
 func TestWatchdog_LimitCapsAGrantThatIsWatched(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
-		g := granted("o", ttl)
-		h := watch(w, g, 0)
+		g := granted(w, "o", ttl)
+		h := watch(g, 0)
 		pass(2 * ttl)
-		w.Limit(g, clock.Now().Add(time.Second))
+		g.EndAt(clock.Now().Add(time.Second))
 		pass(time.Minute)
 		require.Len(t, h.causes, 1)
 		require.ErrorIs(t, h.causes[0], watchdog.ErrMaxHold)
