@@ -37,7 +37,7 @@ type Guard struct {
 	tasks      *task.Group
 	cohorts    *cohort.Table
 	outages    outages
-	heartbeat  *cohort.Heartbeat
+	heartbeat  *heartbeat
 	inside     *task.Gate    // acquisitions under way, and holds that have not ended
 	abort      chan struct{} // closed when Close has waited long enough
 	joined     chan struct{} // closed when Close is done
@@ -149,7 +149,7 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	g.heartbeat = g.newHeartbeat()
 	g.cohorts = cohort.New(cohort.Config{
 		Store: store, Calls: calls, Tasks: g.tasks, Instance: g.instance, Handover: c.handover,
-		Abort: g.abort, Awake: g.heartbeat.Touch,
+		Abort: g.abort, Awake: g.heartbeat.touch,
 	})
 	return g
 }

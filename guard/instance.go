@@ -3,9 +3,6 @@ package guard
 import (
 	"fmt"
 	"unicode/utf8"
-
-	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
 
 const (
@@ -30,14 +27,4 @@ func Instance(name string) Option {
 		c.instanceName = &name
 		return nil
 	})
-}
-
-// newHeartbeat writes the name of this Guard to the store from time to time.
-func (g *Guard) newHeartbeat() *cohort.Heartbeat {
-	name := cohort.HostAndProcess()
-	if g.instanceName != nil {
-		name = *g.instanceName
-	}
-	to, _ := g.store.(guardstore.Announcer)
-	return cohort.NewHeartbeat(cohort.HeartbeatConfig{Store: to, Tasks: g.tasks, Instance: g.instance, Name: name, Timeout: g.patience()})
 }

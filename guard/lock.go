@@ -287,7 +287,7 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 	if !open {
 		return cohort.Hold{}, cohort.Waited{}, ErrClosed
 	}
-	g.heartbeat.Touch(begun) //nolint:contextcheck // the name outlives the caller
+	g.heartbeat.touch(begun) //nolint:contextcheck // the name outlives the caller
 	taken := false
 	defer func() {
 		if !taken {

@@ -110,6 +110,7 @@ func (t *Table) join(w *waiter) (c *cohort, first bool, added []*claim) {
 	case task.IsClosed(w.stop):
 		w.results <- result{err: ErrClosed}
 	case c.joinGrant(w):
+		w.waited = Waited{} // it did not wait
 	case w.Down != nil && !c.full():
 		w.results <- result{err: w.Down}
 	case c.reserve():

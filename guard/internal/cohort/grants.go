@@ -30,7 +30,7 @@ func (c *cohort) newGrant(request guardstore.Claim, r guardstore.ClaimReply, sen
 func (c *cohort) admitFirst(ctx context.Context, w *waiter, g *grant) (got result) {
 	c.change(ctx, func() {
 		c.reserved--
-		got = c.give(g, w, g.Fence, granted)
+		got = c.give(g, w, g.Fence, false)
 		c.addGrant(g)
 	})
 	return got
@@ -45,7 +45,7 @@ func (c *cohort) admit(ctx context.Context, cl *claim, g *grant) (admitted bool)
 				cl.counted = false
 				c.releasing--
 			}
-			c.giveNext(g, g.Fence, granted)
+			c.giveNext(g, g.Fence, false)
 			c.addGrant(g)
 		}
 	})
@@ -60,24 +60,24 @@ func (c *cohort) addGrant(g *grant) {
 	c.grants = append(c.grants, g)
 	c.state, c.stateAt = State{}, clock.Now()
 	for g.callers < c.room.callers && c.queue.Len() > 0 {
-		c.giveNext(g, g.Fence, handedOver)
+		c.giveNext(g, g.Fence, true)
 	}
 	c.noteFull()
 	c.cancelSurplusClaims()
 }
 
 // give makes the hold of a caller.
-func (c *cohort) give(g *grant, w *waiter, fence uint64, how how) result {
+func (c *cohort) give(g *grant, w *waiter, fence uint64, local bool) result {
 	g.callers++
 	g.label, c.metadata = w.Label, w.Claim.Metadata
-	return result{hold: Hold{Label: w.Label, Metadata: w.Claim.Metadata, Fence: fence, grant: g, cohort: c}, how: how}
+	return result{hold: Hold{Label: w.Label, Metadata: w.Claim.Metadata, Fence: fence, grant: g, cohort: c}, local: local}
 }
 
 // giveNext gives a grant to the first in the queue.
-func (c *cohort) giveNext(g *grant, fence uint64, how how) {
+func (c *cohort) giveNext(g *grant, fence uint64, local bool) {
 	w := c.queue.Front().Value.(*waiter)
 	c.remove(w)
-	w.results <- c.give(g, w, fence, how) // w must not be used after this send
+	w.results <- c.give(g, w, fence, local) // w must not be used after this send
 }
 
 // joinGrant gives a reader the grant that other readers have, while that grant is new. So a writer that
@@ -90,7 +90,7 @@ func (c *cohort) joinGrant(w *waiter) bool {
 	if clock.Now().Sub(g.Begun) >= c.window() || g.Err() != nil {
 		return false
 	}
-	w.results <- c.give(g, w, g.Fence, joined)
+	w.results <- c.give(g, w, g.Fence, true)
 	return true
 }
 
@@ -131,7 +131,7 @@ func (c *cohort) transfer(h *Hold, async bool) (to recipient, waits bool) {
 	queued := c.queue.Len() > 0
 	if queued {
 		if next, ok := c.mayHandOver(h); ok {
-			c.giveNext(g, next, handedOver)
+			c.giveNext(g, next, true)
 			c.cancelSurplusClaims()
 			c.noteFull()
 			return toNext, false

@@ -71,20 +71,12 @@ type waiter struct {
 	asks  bool  // its wait has ended, or was none: it gets the store's next answer
 }
 
-// result is what a call gets: a hold and how it came by that, or an error.
+// result is what a call gets: a hold, or an error.
 type result struct {
-	hold Hold
-	how  how
-	err  error // ErrBusy (waiter.seen has the holder), a *RecordedError, or why there is no answer
+	hold  Hold
+	local bool  // from another caller of this process
+	err   error // ErrBusy (waiter.seen has the holder), a *RecordedError, or why there is no answer
 }
-
-type how int
-
-const (
-	granted    how = iota // by the store
-	handedOver            // by another caller of this process
-	joined                // readers that hold it, without waiting
-)
 
 // request makes a claim for the caller.
 func (w *waiter) request() guardstore.Claim {
@@ -110,10 +102,7 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		if got.err != nil {
 			return Hold{}, got.err
 		}
-		if got.how == joined {
-			w.waited = Waited{}
-		}
-		w.waited.Local = got.how != granted
+		w.waited.Local = got.local
 		if ctx.Err() == nil && clock.Now() < got.hold.Deadline() {
 			return got.hold, nil
 		}
@@ -201,7 +190,12 @@ func (w *waiter) failure(ctx context.Context, err error) error {
 // wait waits in the queue. A call whose wait has ended, or was none, may have to wait for the store's
 // answer that the lock is busy. Without an answer the error is not ErrBusy: the store was out of reach.
 func (w *waiter) wait(ctx context.Context, c *cohort) result {
-	w.waited.Queued = w.Waits
+	select {
+	case got := <-w.results: // join gave it
+		return got
+	default:
+		w.waited.Queued = w.Waits
+	}
 	asks, until := !w.Waits, w.Until
 	if asks {
 		until = w.begun.Add(w.table.Calls.Timeout)
