@@ -78,19 +78,22 @@ func (h *Hold) SetDepth(n int) {
 // Check asks the store whether it knows of the hold, and moves no expiry. If not, the hold is
 // ended, and the error is the reason; if there is no answer, it is a *retry.Error with that op.
 func (h *Hold) Check(ctx context.Context, op string, p Patience) error {
-	p.Most = min(p.Most, h.cohort.table.Calls.Timeout)
-	return h.cohort.table.check(ctx, op, h.Label, h.grant, p)
-}
-
-func (t *Table) check(ctx context.Context, op string, label retry.Label, g *grant, p Patience) error {
-	c := retry.Call{Op: op, Label: label, For: p.Most, Grace: p.Grace, Stop: t.Abort}
-	a, err := retry.Do(ctx, t.Calls, c, t.confirm, g)
-	if err != nil || a.Reply.Held {
+	t := h.cohort.table
+	p.Most = min(p.Most, t.Calls.Timeout)
+	reply, err := t.check(ctx, op, h.Label, h.grant, p)
+	if err != nil || reply.Held {
 		return err
 	}
-	cause := watchdog.NotHeld(a.Reply)
-	g.End(cause)
+	cause := watchdog.NotHeld(reply)
+	h.End(cause)
 	return cause
+}
+
+// check asks the store whether it knows of a grant.
+func (t *Table) check(ctx context.Context, op string, label retry.Label, g *grant, p Patience) (guardstore.RenewReply, error) {
+	c := retry.Call{Op: op, Label: label, For: p.Most, Grace: p.Grace, Stop: t.Abort}
+	a, err := retry.Do(ctx, t.Calls, c, t.confirm, g)
+	return a.Reply, err
 }
 
 // confirm sends the depth as it is by now, in a renewal that moves no expiry.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // notifier brings the messages for this process to the claims that wait, and to the holds that
@@ -133,11 +134,16 @@ func (n *notifier) Waiting() bool {
 // until the deadline. If the message overtook the reply that grants the hold, the first renewal notices it.
 func (t *Table) revoked(owner string) {
 	t.Tasks.Go(func() {
-		if g := t.grantOf(owner); g != nil {
-			t.mu.Lock()
-			label := g.label
-			t.mu.Unlock()
-			_ = t.check(context.Background(), checkOp, label, g, Patience{Most: g.Deadline().Until()})
+		g := t.grantOf(owner)
+		if g == nil {
+			return
+		}
+		t.mu.Lock()
+		label := g.label
+		t.mu.Unlock()
+		reply, err := t.check(context.Background(), checkOp, label, g, Patience{Most: g.Deadline().Until()})
+		if err == nil && !reply.Held {
+			g.End(watchdog.ErrRevoked) // a store that is full cannot note that the hold was revoked
 		}
 	})
 }

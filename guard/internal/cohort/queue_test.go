@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
 // After callers of its own process, a caller that does not wait need not ask the store, nor one that is to
@@ -245,19 +246,23 @@ func TestQueue_AnInterruptionIsReportedOnce(t *testing.T) {
 	})
 }
 
-// A message says that a hold was revoked: the store is asked about that hold, and about no other.
+// A message says that a hold was revoked: the store is asked about that hold, and about no other. If the store does not
+// have the hold, it was revoked: a store that is full cannot note that.
 func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
-	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
-		h := b.has(b.comes())
-		h.Watch(new(noHolder), 0, 0)
-		b.Notify(guardstore.Notification{Owner: "me-other", Revoked: true})
-		assert.Empty(b, b.Checks())
-		b.Notify(guardstore.Notification{Owner: h.Claim.Owner, Revoked: true})
-		require.Len(b, b.Checks(), 1)
-		assert.Equal(b, h.Claim.Owner, b.Checks()[0].Owner)
-		require.NoError(b, h.Drop(nil))
-		_ = b.ends(h)
-	})
+	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, watchdog.ErrRevoked: {}} {
+		s := &store{OnAcquire: mint, OnRenew: func(context.Context, int) guardstore.RenewReply { return reply }}
+		inBubble(t, s, func(b *rig) {
+			h := b.has(b.comes())
+			h.Watch(new(noHolder), 0, 0)
+			b.Notify(guardstore.Notification{Owner: "me-other", Revoked: true})
+			assert.Empty(b, b.Checks())
+			b.Notify(guardstore.Notification{Owner: h.Claim.Owner, Revoked: true})
+			require.Len(b, b.Checks(), 1)
+			assert.Equal(b, h.Claim.Owner, b.Checks()[0].Owner)
+			assert.Equal(b, want, h.Drop(nil))
+			_ = b.ends(h)
+		})
+	}
 }
 
 // It is known that nobody answers: a caller that goes on without a lock asks nobody, unless its own

@@ -86,7 +86,7 @@ func Do[In, Out any](ctx context.Context, p *Policy, c Call, send func(context.C
 				return a, c.failed(failure)
 			}
 			until = min(until, clock.Now().Add(c.Grace))
-			ctx, c.Grace = context.WithoutCancel(ctx), 0
+			ctx, c.Grace = context.WithoutCancel(ctx), 0 //nolint:fatcontext // once
 		}
 		a.Attempts++
 		attempt := clock.WithDeadline(ctx, attemptEnd(ctx, wall.Add(min(p.AttemptTimeout, until.Sub(a.Sent)))))
