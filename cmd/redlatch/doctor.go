@@ -12,7 +12,7 @@ import (
 
 func (p *program) doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "check whether a Redis is safe for locks",
+		Use: "doctor", Short: "Check whether a Redis is safe for locks",
 		Long: `Check whether a Redis is safe for locks, and say how to fix it.
 
 It checks the login, version, Lua, memory, clock, latency, replication, connections, scripts and messages

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,10 +26,10 @@ type ending struct {
 func (p *program) revokeCommand() *cobra.Command {
 	e := &ending{program: p}
 	cmd := &cobra.Command{
-		Use: "revoke KEY", Short: "ask a holder to end: the safe way",
+		Use: "revoke KEY", Short: "Ask a holder to end: the safe way",
 		Long: `Ask the holder of a lock to end. Its work is notified at once.
 
-No caller gets the lock before the work has returned, or its lease has ended.`,
+The next caller gets the lock when the work has returned, or its lease has ended.`,
 		SuggestFor: []string{"cancel", "stop", "kill", "end", "release", "unlock"},
 		Args:       oneArgument("KEY"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: p.inspecting(e.revoke),
@@ -40,10 +41,10 @@ No caller gets the lock before the work has returned, or its lease has ended.`,
 func (p *program) breakCommand() *cobra.Command {
 	e := &ending{program: p}
 	cmd := &cobra.Command{
-		Use: "break KEY", Short: "free a lock at once, although its holder may be at work",
+		Use: "break KEY", Short: "Free a lock at once, although its holder may be at work",
 		Long: `Free a lock at once. Use it for a holder that you know is dead.
 
-If that process lives, two may work at the same time, until it is notified.`,
+If that process lives, two processes may work at the same time until it is notified.`,
 		SuggestFor: []string{"force", "unlock", "release", "delete", "rm"},
 		Args:       oneArgument("KEY"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: p.inspecting(e.breakHold),
@@ -56,11 +57,10 @@ If that process lives, two may work at the same time, until it is notified.`,
 func (p *program) forgetCommand() *cobra.Command {
 	e := &ending{program: p}
 	cmd := &cobra.Command{
-		Use: "forget KEY", Short: "delete the record of work that ran once: the next call runs it again",
+		Use: "forget KEY", Short: "Delete the record of work that ran once: the next call runs it again",
 		Long: `Delete the record of guard.Once, or of run --once, under a key.
 
-The next call runs the work again, whatever the first one did. While the work is in progress, its record
-is not deleted.`,
+The next call runs the work again, whatever the first call did. A record of work in progress is not deleted.`,
 		SuggestFor: []string{"delete", "rm", "reset"},
 		Args:       oneArgument("KEY"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: p.inspecting(e.forget),
@@ -96,7 +96,7 @@ func (e *ending) breakHold(ctx context.Context, i *inspect.Inspector, key string
 	if err != nil {
 		return err
 	}
-	if err := e.ask("%s is held by %s, fence %d. If that process lives, two may work at the same time.\nBreak it?",
+	if err := e.ask("%s is held by %s, fence %d. If that process lives, two processes may work at the same time.\nBreak it?",
 		visible(key), visible(h.Instance), h.Fence); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (e *ending) breakHold(ctx context.Context, i *inspect.Inspector, key string
 	return nil
 }
 
-// end ends a hold by do, Revoke or Break.
+// end ends a hold by do: Revoke or Break.
 func end(ctx context.Context, key string, fence uint64, do func(context.Context, string, uint64) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -134,7 +134,11 @@ func (e *ending) holder(ctx context.Context, i *inspect.Inspector, key string) (
 	case len(info.Holders) == 0:
 		return inspect.Holder{}, &exitError{exitNo, fmt.Errorf("%s is free", visible(key))}
 	case len(info.Holders) > 1:
-		return inspect.Holder{}, usagef("%s has %d holders: name one by --fence", visible(key), len(info.Holders))
+		var fences []string
+		for _, h := range info.Holders {
+			fences = append(fences, strconv.FormatUint(h.Fence, 10))
+		}
+		return inspect.Holder{}, usagef("%s has %d holders: name one by --fence %s", visible(key), len(info.Holders), strings.Join(fences, " or "))
 	}
 	return info.Holders[0], nil
 }
@@ -197,7 +201,7 @@ func noRecord(key string) error {
 	return &exitError{exitNo, fmt.Errorf("%s has no record", visible(key))}
 }
 
-// ask returns nil if the answer is yes, or was given by --yes.
+// ask returns nil if the answer is yes, or with --yes.
 func (e *ending) ask(question string, args ...any) error {
 	if e.yes {
 		return nil

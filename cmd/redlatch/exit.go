@@ -55,7 +55,7 @@ func exitTable() string {
 	return b.String()
 }
 
-// exitError ends the program with a code. Without an Err there is nothing to say.
+// exitError ends the program with a code, and with a message unless Err is nil.
 type exitError struct {
 	Code int
 	Err  error
@@ -88,7 +88,7 @@ func exitCode(err error) int {
 	return exitUnavailable
 }
 
-// report says on standard error why cmd failed, and returns the exit code.
+// report prints why cmd failed on standard error, and returns the exit code.
 func (p *program) report(cmd *cobra.Command, err error) int {
 	code := exitCode(err)
 	var exit *exitError
@@ -103,7 +103,7 @@ func (p *program) report(cmd *cobra.Command, err error) int {
 	return code
 }
 
-// flagOf has the flags that stand for options of package guard.
+// flagOf maps options of package guard to flags.
 var flagOf = map[string]string{
 	"TTL": "--ttl", "Wait": "--wait", "MaxHold": "--max-hold", "MinHold": "--min-hold", "Name": "--name", "Metadata": "--name", "Prefix": "--prefix",
 	"Limit": "--limit", "keep": "--once",
@@ -125,8 +125,8 @@ func plain(err error) string {
 	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "guard: "), "inspect: ")
 }
 
-// oneLine escapes what steers a terminal or ends a line. A message may repeat arguments, and
-// what Redis said: neither may write lines of its own into a log.
+// oneLine escapes characters that steer a terminal or end a line. A message may repeat arguments
+// and replies of Redis: neither may write lines of its own into a log.
 func oneLine(message string) string {
 	var b strings.Builder
 	for _, r := range message {

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// quiet drops the log of go-redis: the errors say the same.
+// quiet drops the log of go-redis: the errors have the same text.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	// nohup, or a shell in the background, has these ignored, and the programs that the tests
-	// start would inherit that. What somebody takes notice of begins anew in them.
+	// start would inherit that. A signal that this process handles is not ignored in them.
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
-// progress shows a user at a terminal how far the work is.
+// progress shows a user at a terminal how long run has waited.
 type progress struct {
 	terminal  io.Writer
 	width     int
@@ -22,7 +22,7 @@ type progress struct {
 	instance  string // ours
 }
 
-// newProgress is nil if standard error is no terminal.
+// newProgress returns nil if standard error is not a terminal.
 func (r *run) newProgress(instance string) *progress {
 	width := terminalWidth(os.Stderr)
 	if width == 0 || r.noWait {
@@ -31,7 +31,7 @@ func (r *run) newProgress(instance string) *progress {
 	return &progress{os.Stderr, width, r.inspector, r.key, instance}
 }
 
-// show writes one line again and again, until ctx ends. Then the line is gone.
+// show updates one line until ctx ends. Then it removes the line.
 func (w *progress) show(ctx context.Context) {
 	if w == nil {
 		return
@@ -57,7 +57,7 @@ func (w *progress) show(ctx context.Context) {
 	}
 }
 
-// line leaves out what Redis does not return, or not to this user.
+// line omits facts that Redis does not return to this user.
 func (w *progress) line(ctx context.Context, waited time.Duration) string {
 	line := fmt.Sprintf("redlatch: waiting for %s, %v", visible(w.key), waited.Round(time.Second))
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -71,7 +71,7 @@ func (w *progress) line(ctx context.Context, waited time.Duration) string {
 		line += fmt.Sprintf("; %d of %d in the queue", place+1, info.Queued)
 	}
 	if n := len(info.Holders); n > 1 {
-		return line + fmt.Sprintf("; %d hold it%s", n, mode(strictest(info.Holders)))
+		return line + fmt.Sprintf("; %d hold it", n)
 	}
 	for _, h := range info.Holders {
 		line += fmt.Sprintf("; held by %s for %s", visible(h.Instance), age(info.Now, h.Since))
@@ -81,14 +81,4 @@ func (w *progress) line(ctx context.Context, waited time.Duration) string {
 		line += mode(h.Limit)
 	}
 	return line
-}
-
-// strictest is the limit that keeps others out: the least that is not 0, which is any number.
-func strictest(holders []inspect.Holder) (limit int) {
-	for _, h := range holders {
-		if limit == 0 || h.Limit > 0 && h.Limit < limit {
-			limit = h.Limit
-		}
-	}
-	return limit
 }

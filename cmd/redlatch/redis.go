@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/redisurl"
 )
 
-// duration is a flag: Go's spelling, or seconds as flock(1) takes them.
+// duration is a flag: a Go duration, or seconds as in flock(1).
 type duration time.Duration
 
 func (d *duration) Set(text string) error {
@@ -41,8 +41,8 @@ func (d *duration) String() string {
 
 func (d *duration) Type() string { return "duration" }
 
-// open makes a client of Redis. There is no default: a host that used a Redis of its own by
-// mistake would exclude no other host.
+// open makes a client of Redis. There is no default: a host that used its own Redis by mistake
+// would exclude no other host.
 func (p *program) open(flags *pflag.FlagSet) (redis.UniversalClient, error) {
 	url, from := os.Getenv("REDIS_URL"), "REDIS_URL"
 	if flags.Changed("redis") {
@@ -50,7 +50,7 @@ func (p *program) open(flags *pflag.FlagSet) (redis.UniversalClient, error) {
 	}
 	switch {
 	case url == "" && from == "--redis":
-		return nil, usagef("--redis is empty") // as from a variable that is not set: REDIS_URL may be another Redis
+		return nil, usagef("--redis is empty") // from a variable that is not set, for example: REDIS_URL may be another Redis
 	case url == "":
 		return nil, usagef("which Redis? give --redis URL, or set REDIS_URL")
 	}
@@ -65,11 +65,11 @@ func (p *program) open(flags *pflag.FlagSet) (redis.UniversalClient, error) {
 	return client, nil
 }
 
-// maxPassword is more than any password has.
+// maxPassword is longer than any password, in bytes.
 const maxPassword = 4096
 
-// password returns the content of the password file, or "" without one. Its errors name neither the file
-// nor its content: a user may have mistaken the one for the other.
+// password returns the content of the password file, or "" without a file. Its errors have neither the name of
+// the file nor its content: a user may give the password in place of the name.
 func (p *program) password(flags *pflag.FlagSet) (string, error) {
 	name, from := os.Getenv("REDIS_PASSWORD_FILE"), "REDIS_PASSWORD_FILE"
 	if flags.Changed("redis-password-file") {
@@ -100,7 +100,7 @@ func (p *program) password(flags *pflag.FlagSet) (string, error) {
 	return string(text), nil
 }
 
-// readFile reads no more of a file than it takes to see that it is too long.
+// readFile reads just enough of a file to find out that it is too long.
 func readFile(name string) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {

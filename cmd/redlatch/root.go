@@ -44,13 +44,13 @@ func (p *program) root() *cobra.Command {
 	cobra.EnableCommandSorting = false
 	root := &cobra.Command{
 		Use:     "redlatch",
-		Short:   "run commands under a distributed lock in Redis, and show locks",
+		Short:   "Run commands under a distributed lock in Redis, and show locks",
 		Long:    fmt.Sprintf(about, indent(redisurl.Forms)),
 		Example: examples,
 		Version: version(),
 		Args:    cobra.ArbitraryArgs,
 		RunE:    unknown,
-		// A flag of a command whose name is misspelled is not the fault to report.
+		// If the name of a command is misspelled, report that, and not its flags as unknown.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		SilenceErrors:      true,
 		SilenceUsage:       true,
@@ -62,7 +62,7 @@ func (p *program) root() *cobra.Command {
 	flags.BoolVar(&p.json, "json", false, "write results and messages as JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
 	root.SetHelpTemplate(root.HelpTemplate() + "\nExit codes:\n" + exitTable())
-	root.AddCommand(p.runCommand(), p.listCommand(), p.showCommand(), p.watchCommand(), p.revokeCommand(), p.breakCommand(),
+	root.AddCommand(p.runCommand(), p.listCommand(), p.showCommand(), p.revokeCommand(), p.breakCommand(),
 		p.forgetCommand(), p.doctorCommand(), versionCommand(), manCommand())
 	return root
 }
@@ -72,7 +72,7 @@ func unknown(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		cmd.SetOut(os.Stderr)
 		_ = cmd.Help()
-		return usagef("which command?")
+		return usagef("a command is missing")
 	}
 	cmd.SuggestionsMinimumDistance = min(2, len(args[0])/2) // every short word is two letters from "ls"
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
@@ -82,7 +82,7 @@ func unknown(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q", args[0])
 }
 
-// indent makes a text a block that neither a terminal nor a manual page breaks anew.
+// indent makes a text a block whose lines neither a terminal nor a manual page joins.
 func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n"
 }
@@ -98,14 +98,14 @@ func version() string {
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "print the version", Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		Run: func(*cobra.Command, []string) { printf("redlatch version %s\n", version()) },
 	}
 }
 
 func manCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIRECTORY", Short: "write manual pages into a directory", Args: oneArgument("DIRECTORY"),
+		Use: "man DIRECTORY", Short: "Write manual pages into a directory", Args: oneArgument("DIRECTORY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			root.Long += "\n\nExit codes:\n\n" + indent(exitTable())
@@ -133,7 +133,7 @@ func atMostOne(name string) cobra.PositionalArgs {
 	}
 }
 
-// inspecting makes the function of a command that looks at locks. It gets the argument, or "".
+// inspecting makes the function of a command that looks at locks. do gets the argument, or "".
 func (p *program) inspecting(do func(ctx context.Context, i *inspect.Inspector, argument string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		client, err := p.open(cmd.Flags())
@@ -145,5 +145,5 @@ func (p *program) inspecting(do func(ctx context.Context, i *inspect.Inspector, 
 	}
 }
 
-// printf writes a result. If nothing reads it, there is nothing to do about that.
+// printf writes a result. There is nothing to do about an error.
 func printf(format string, args ...any) { _, _ = fmt.Fprintf(os.Stdout, format, args...) }

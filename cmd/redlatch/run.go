@@ -31,7 +31,7 @@ const runAbout = `Run a command while holding the lock of KEY. Commands with the
 Flags after COMMAND belong to the command. It runs without a shell, in a process group of its own. Its
 environment has REDLATCH_KEY and REDLATCH_FENCE, and not REDIS_URL. redlatch passes signals to it. If the
 lock is about to be lost, the process group gets TERM, and KILL before another caller can have the lock.
-Without --no-wait and --wait, redlatch waits for a busy lock without a bound.`
+Without --no-wait and --wait, redlatch waits for a busy lock without limit.`
 
 const runExamples = `  redlatch run nightly-report ./report.sh --all
   redlatch run --no-wait --ok-if-busy --min-hold 10m report ./report.sh   # cron: one host does it
@@ -42,7 +42,7 @@ const runExamples = `  redlatch run nightly-report ./report.sh --all
 func (p *program) runCommand() *cobra.Command {
 	r := &run{program: p}
 	cmd := &cobra.Command{
-		Use: "run [flags] KEY [--] COMMAND [ARGUMENT]...", Short: "run a command under a lock",
+		Use: "run [flags] KEY [--] COMMAND [ARGUMENT]...", Short: "Run a command under a lock",
 		Long: runAbout, Example: runExamples, SuggestFor: []string{"lock", "exec", "with", "acquire"},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) == 0 {
@@ -66,11 +66,11 @@ func (p *program) runCommand() *cobra.Command {
 	fs.SortFlags = false
 	fs.SetInterspersed(false) // see split
 	fs.BoolVarP(&r.noWait, "no-wait", "n", false, "do not wait for a busy lock")
-	fs.VarP(&r.wait, "wait", "w", "longest wait for a busy lock (default: no bound)")
+	fs.VarP(&r.wait, "wait", "w", "longest wait for a busy lock (default: no limit)")
 	fs.BoolVarP(&r.shared, "shared", "s", false, "share the lock with others that are shared: readers and a writer")
 	fs.IntVar(&r.limit, "limit", 0, "let at most `n` commands run at the same time")
 	fs.Var(&r.keep, "once", "run the command at most once per duration on all hosts; a failed run does not count")
-	fs.Var(&r.ttl, "ttl", "how long the lock stays taken after this machine died (default 30s)")
+	fs.Var(&r.ttl, "ttl", "how long the key stays locked after this machine died (default 30s)")
 	fs.Var(&r.maxHold, "max-hold", "end the command after that long")
 	fs.Var(&r.minHold, "min-hold", "keep the key for that long after the start, even if the command ends sooner")
 	fs.VarP(&r.killAfter, "kill-after", "k", "time from TERM to KILL, a third of the ttl at most (default 5s or a sixth of the ttl, the shorter)")
@@ -81,8 +81,8 @@ func (p *program) runCommand() *cobra.Command {
 	return cmd
 }
 
-// split parses what stands after the first flags: KEY, more flags, and the command, which begins with the first word
-// that is no flag, or after "--". args are without the first flags.
+// split parses the arguments after the first flags: KEY, more flags, and the command, which begins with the first word
+// that is not a flag, or after "--".
 func split(fs *pflag.FlagSet, args []string) (key string, argv []string, err error) {
 	if len(args) == 0 {
 		return "", nil, usagef("KEY is missing")
@@ -129,7 +129,7 @@ type run struct {
 	lease     *guard.Lease
 	work      *recorded // of --once
 	child     *child.Child
-	lostText  string // why the command was ended, once it was
+	lostText  string // why the command was ended; "" if it was not
 }
 
 func (r *run) do(ctx context.Context, fs *pflag.FlagSet) error {
@@ -164,15 +164,15 @@ func (r *run) do(ctx context.Context, fs *pflag.FlagSet) error {
 	env := append(r.environment(), "REDLATCH_KEY="+r.key, "REDLATCH_FENCE="+strconv.FormatUint(r.lease.Fence(), 10))
 	r.child, err = child.Start(path, r.argv, env, func(message string) { r.say(message, 0) })
 	if err != nil {
-		_ = r.giveBack(ctx) // nothing ran under it
+		_ = r.giveBack(ctx) // the command did not run
 		return notRun(r.argv[0], err)
 	}
 	r.supervise(ctx)
 	return r.outcome(ctx)
 }
 
-// environment is what the command gets of this process's. Without the place of the Redis, and
-// of its password, a command that runs other people's code cannot end locks.
+// environment returns the environment of the command. Without REDIS_URL and the password, a command that runs other
+// people's code cannot end locks.
 func (r *run) environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
@@ -225,7 +225,7 @@ func (r *run) check(ctx context.Context, fs *pflag.FlagSet) ([]guard.Option, err
 	name := r.name
 	switch {
 	case fs.Changed("name"):
-	case r.work != nil: // it is read when the command has long ended
+	case r.work != nil: // users read it when the command has long ended
 		name, _, _ = strings.Cut(thisProcess(), ":")
 	default:
 		name = short(filepath.Base(r.argv[0]))
@@ -246,8 +246,8 @@ func (r *run) check(ctx context.Context, fs *pflag.FlagSet) ([]guard.Option, err
 	return opts, nil
 }
 
-// times sets how long before the end of the lease the signals go out. A renewal is due every
-// third of the ttl, so that it can fail for a while before anything ends.
+// times sets how long before the end of the lease the signals are sent. A renewal is due every
+// third of the ttl, so it can fail for a while before the command is ended.
 func (r *run) times(ttl time.Duration, given bool) error {
 	r.reserve = min(max(ttl/50, 5*time.Millisecond), 200*time.Millisecond)
 	r.grace = min(ttl/6, 5*time.Second)
@@ -261,7 +261,7 @@ func (r *run) times(ttl time.Duration, given bool) error {
 	return nil
 }
 
-// short cuts a text to what a lock can remember of its holder.
+// short cuts a text to 256 bytes, the longest metadata of a holder.
 func short(text string) string {
 	if len(text) > 256 {
 		text = text[:256]
@@ -272,7 +272,7 @@ func short(text string) string {
 	return text
 }
 
-// thisProcess is what a Guard calls itself by default.
+// thisProcess returns the default instance name of a Guard.
 func thisProcess() string {
 	host, err := os.Hostname()
 	if err != nil || !utf8.ValidString(host) {
@@ -281,7 +281,7 @@ func thisProcess() string {
 	return fmt.Sprintf("%s:%d", host[:min(len(host), 64)], os.Getpid())
 }
 
-// notRun says that the command could not be started, as env(1) does.
+// notRun returns the error of a command that could not be started, with the codes of env(1).
 func notRun(name string, err error) error {
 	code := exitNotRun
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
@@ -331,7 +331,7 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 		case err := <-taken:
 			switch {
 			case ended != nil && err == nil:
-				_ = r.giveBack(ctx) // nothing ran under it
+				_ = r.giveBack(ctx) // the command did not run
 				return ended
 			case ended != nil:
 				return ended
@@ -364,7 +364,7 @@ func (r *run) busy(err error) error {
 	return &exitError{r.busyCode, errors.New(text)}
 }
 
-// supervise returns when the command has ended, and nothing of it is left if the lock was lost.
+// supervise returns when the command has ended. If the lock was lost, its whole process group has ended.
 func (r *run) supervise(ctx context.Context) {
 	warn := time.NewTimer(r.untilWarning())
 	defer warn.Stop()
@@ -393,27 +393,27 @@ func (r *run) supervise(ctx context.Context) {
 
 const notConfirmed = "Redis has not confirmed it for too long"
 
-// why gives the reason of a loss without saying again that there was one.
+// why returns the reason of a loss, without the words that there was a loss.
 func (r *run) why(err error) string {
 	var lost *guard.LostError
 	switch {
 	case errors.Is(err, guard.ErrMaxHold):
 		return fmt.Sprintf("--max-hold %v has passed", &r.maxHold)
 	case errors.Is(err, guard.ErrRevoked):
-		return "it was revoked"
+		return "it was revoked or broken"
 	case errors.As(err, &lost) && lost.Cause != nil:
 		return plain(lost.Cause)
 	}
 	return plain(err)
 }
 
-// untilWarning is how long the command may go on if the lock is never renewed again.
+// untilWarning returns how long the command may run if the lock is never renewed again.
 func (r *run) untilWarning() time.Duration {
 	return time.Until(r.lease.Deadline()) - r.grace - r.reserve
 }
 
-// graceAfter is how long a command whose lock was lost may take to end: none if somebody else
-// can have the lock by now.
+// graceAfter returns how long a command whose lock was lost may take to end: 0 if another caller can have the lock
+// by now.
 func (r *run) graceAfter(ctx context.Context, cause error) time.Duration {
 	switch {
 	case errors.Is(cause, guard.ErrMaxHold):
@@ -424,8 +424,8 @@ func (r *run) graceAfter(ctx context.Context, cause error) time.Duration {
 	return max(0, min(r.grace, time.Until(r.lease.Deadline())-r.reserve))
 }
 
-// stillThere distinguishes a hold that was revoked from a hold that was broken. Revoke answers that with the rights
-// of a Guard, and changes nothing a second time; Get needs more rights. Without an answer, the hold counts as there.
+// stillThere distinguishes a hold that was revoked from a hold that was broken. Revoke needs the rights of a Guard
+// only, and changes nothing a second time; Get needs more rights. Without an answer, the hold counts as there.
 func (r *run) stillThere(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.grace/2)
 	defer cancel()
@@ -433,8 +433,7 @@ func (r *run) stillThere(ctx context.Context) bool {
 	return there || err != nil
 }
 
-// end waits for the end of the command's process group, which got TERM, and ends it after the
-// grace.
+// end waits for the end of the command's process group, which got TERM, and kills it after the grace.
 func (r *run) end(why string, grace time.Duration) {
 	r.lostText = why
 	kill := time.NewTimer(grace)
@@ -451,7 +450,7 @@ func (r *run) end(why string, grace time.Duration) {
 			r.child.Signal(sig.(syscall.Signal))
 			continue
 		case <-lost:
-			// The lock went while there was still time to end.
+			// The lock was lost while the command had time to end.
 		case <-kill.C:
 		}
 		r.child.Kill()
@@ -460,7 +459,7 @@ func (r *run) end(why string, grace time.Duration) {
 	}
 }
 
-// outcome gives the lock back, and the command's exit code.
+// outcome releases the lock and returns the command's exit code.
 func (r *run) outcome(ctx context.Context) error {
 	err := r.giveBack(ctx)
 	switch {
@@ -474,7 +473,7 @@ func (r *run) outcome(ctx context.Context) error {
 	return &exitError{Code: r.child.Code()}
 }
 
-// giveBack waits for Redis as long as the Guard's StoreTimeout, also after a signal.
+// giveBack releases the lock. It waits for Redis for the Guard's StoreTimeout, also after a signal.
 func (r *run) giveBack(ctx context.Context) error {
 	if r.work != nil {
 		return r.work.end(r.child != nil && r.child.Code() == 0)

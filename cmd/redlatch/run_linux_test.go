@@ -31,7 +31,7 @@ const orphan = `
 	done
 	exit 3`
 
-// In a container redlatch is process 1. Those whose parents ended are its own, and what is left of the command's process
+// In a container redlatch is process 1. Processes whose parents ended become its own, and so does the rest of the command's process
 // group after a loss, too: else its end would never be seen.
 func TestRun_AsProcessOneItReapsOrphans(t *testing.T) {
 	r := shared(t)

@@ -19,16 +19,16 @@ var (
 // recorded is a command that guard.Once runs.
 type recorded struct {
 	keep  time.Duration
-	code  chan error // what the command ended with
-	ended chan error // what Once returned, if the command ran
+	code  chan error // the result of the command
+	ended chan error // the error of Once, if the command ran
 }
 
 func newRecorded(keep time.Duration) *recorded {
 	return &recorded{keep, make(chan error, 1), make(chan error, 1)}
 }
 
-// run calls begin when the command is to run, and returns after end. If it is not to run, others
-// gets the reason.
+// run calls begin when the command may run, and returns after end. If the command may not run, run sends the
+// reason to others.
 func (w *recorded) run(ctx context.Context, g *guard.Guard, key string, begin func(*guard.Lease), others chan<- error) {
 	began := false
 	_, _, err := guard.Once(ctx, g, guard.Key(key), w.keep, func(ctx context.Context) (struct{}, error) {
@@ -47,7 +47,7 @@ func (w *recorded) run(ctx context.Context, g *guard.Guard, key string, begin fu
 	}
 }
 
-// end has Once record that the command succeeded, or forget that it began.
+// end lets Once record that the command succeeded, or forget that it began.
 func (w *recorded) end(succeeded bool) error {
 	var failed error
 	if !succeeded {
@@ -61,7 +61,7 @@ func (w *recorded) end(succeeded bool) error {
 	return err
 }
 
-// done says when the command was run, and where.
+// done prints when the command was run, and where.
 func (r *run) done(ctx context.Context) error {
 	text := visible(r.key) + ": done"
 	if info, err := get(ctx, r.inspector, r.key); err == nil && info.Record != nil {
@@ -72,5 +72,5 @@ func (r *run) done(ctx context.Context) error {
 		text += fmt.Sprintf(" %s ago by %s", age(info.Now, info.Record.Since), visible(by))
 	}
 	r.say(text, 0)
-	return &exitError{Code: exitOK} // nothing is to run
+	return &exitError{Code: exitOK}
 }

@@ -22,47 +22,29 @@ import (
 // answerTime bounds the questions about one lock.
 const answerTime = 10 * time.Second
 
-const matchHelp = `
+const listAbout = `List the locks that are held: who holds them, for how long, and how many processes wait.
 
-MATCH is a glob: * is any text, ? one character, [a-z] one of some. redlatch asks with SCAN over all keys
-of the Redis: do not poll it. Package guardweb is a page for a view that is always open.`
+MATCH is a glob for the whole key: * is any text, ? one character, [a-z] one of several. LEFT is the rest of the
+lease, which a live holder renews. WHAT is a text of the holder. With --json, each line is an object.
+
+redlatch asks with SCAN over all keys of the Redis: do not poll it. For a view that is always open, package guardweb
+has a page.`
 
 func (p *program) listCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls [MATCH]", Short: "list the locks that are held",
-		Long: "List the locks that are held: who holds them, for how long, and how many processes wait." + matchHelp + `
-With --json, each line is an object.`,
-		Example:    "  redlatch ls 'order:*' --json",
-		SuggestFor: []string{"list", "locks", "get"}, Args: atMostOne("MATCH"), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "ls [MATCH]", Short: "List the locks that are held", Long: listAbout, Example: "  redlatch ls 'order:*' --json",
+		SuggestFor: []string{"list", "locks", "get", "watch", "top"}, Args: atMostOne("MATCH"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: p.inspecting(p.list),
 	}
 }
 
 func (p *program) showCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show KEY", Short: "show who holds a lock, who waits for it, and its record",
+		Use: "show KEY", Short: "Show who holds a lock, who waits for it, and its record",
 		SuggestFor: []string{"info", "describe", "inspect", "status", "get", "who", "holder"},
 		Args:       oneArgument("KEY"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: p.inspecting(p.show),
 	}
-}
-
-func (p *program) watchCommand() *cobra.Command {
-	every := duration(2 * time.Second)
-	cmd := &cobra.Command{
-		Use: "watch [MATCH]", Short: "list the locks that are held, again and again",
-		Long: "List the locks that are held, until Ctrl-C." + matchHelp + `
-With --json, each line is an array.`,
-		SuggestFor: []string{"top", "follow", "monitor"}, Args: atMostOne("MATCH"), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: p.inspecting(func(ctx context.Context, i *inspect.Inspector, match string) error {
-			if every < duration(100*time.Millisecond) {
-				return usagef("--interval %v is less than 100ms", &every)
-			}
-			return p.watch(ctx, i, match, time.Duration(every))
-		}),
-	}
-	cmd.Flags().Var(&every, "interval", "time between two lists, at least 100ms")
-	return cmd
 }
 
 // get asks for one lock.
@@ -72,7 +54,7 @@ func get(ctx context.Context, i *inspect.Inspector, key string) (inspect.Info, e
 	return i.Get(ctx, key)
 }
 
-// collect returns the locks that match, by key. If a key is not a lock, it prints that, and broken is true.
+// collect returns the locks that match, sorted by key. If a value is not a lock, it prints a message, and broken is true.
 func (p *program) collect(ctx context.Context, i *inspect.Inspector, match string) (locks []inspect.Info, broken bool, err error) {
 	for info, err := range i.All(ctx, match) {
 		var format *inspect.FormatError
@@ -100,7 +82,7 @@ func (p *program) list(ctx context.Context, i *inspect.Inspector, match string) 
 			printJSON(toJSON(info))
 		}
 	} else {
-		writeTable(os.Stdout, locks, columns())
+		writeTable(os.Stdout, locks, match, columns())
 	}
 	if broken {
 		return &exitError{Code: exitData}
@@ -121,33 +103,7 @@ func (p *program) show(ctx context.Context, i *inspect.Inspector, key string) er
 	return nil
 }
 
-// watch clears the screen before each list, at a terminal.
-func (p *program) watch(ctx context.Context, i *inspect.Inspector, match string, every time.Duration) error {
-	clearScreen := ""
-	if terminalWidth(os.Stdout) > 0 {
-		clearScreen = "\x1b[H\x1b[2J"
-	}
-	for ; ; time.Sleep(every) {
-		locks, _, err := p.collect(ctx, i, match)
-		if err != nil {
-			return err
-		}
-		if p.json {
-			all := []lockJSON{}
-			for _, info := range locks {
-				all = append(all, toJSON(info))
-			}
-			printJSON(all)
-			continue
-		}
-		var screen strings.Builder
-		_, _ = fmt.Fprintf(&screen, "%s%s  every %v, Ctrl-C ends it\n", clearScreen, time.Now().Format(time.TimeOnly), every)
-		writeTable(&screen, locks, columns())
-		printf("%s\n", screen.String())
-	}
-}
-
-// writeLock writes all there is to know about a lock.
+// writeLock writes everything about a lock.
 func writeLock(w io.Writer, info inspect.Info) {
 	if len(info.Holders) == 0 {
 		_, _ = fmt.Fprintf(w, "%s is free\n", visible(info.Key))
@@ -167,9 +123,9 @@ func writeLock(w io.Writer, info inspect.Info) {
 	}
 	switch {
 	case info.Queued == 0 && len(info.Holders) == 0:
-		_, _ = fmt.Fprintln(w, "nobody waits")
+		_, _ = fmt.Fprintln(w, "no process waits")
 		return
-	case info.Queued == 0: // Redis does not know whether callers of the holder's own process do
+	case info.Queued == 0: // Redis does not know the callers that wait in the holder's own process
 		_, _ = fmt.Fprintln(w, "no other process waits")
 		return
 	}
@@ -184,7 +140,7 @@ func writeLock(w io.Writer, info inspect.Info) {
 	_ = table.Flush()
 }
 
-// writeRecord writes the record that guard.Once, or run --once, made under a key.
+// writeRecord writes the record of guard.Once, or of run --once.
 func writeRecord(w io.Writer, info inspect.Info) {
 	r := info.Record
 	if r == nil {
@@ -213,7 +169,7 @@ func writeRecord(w io.Writer, info inspect.Info) {
 	_ = table.Flush()
 }
 
-// what is what a holder said of itself, and what kind of hold it has.
+// what returns the metadata of a holder, and the kind of its hold.
 func what(h inspect.Holder) string {
 	text := visible(h.Metadata) + mode(h.Limit)
 	if h.Depth == 0 {
@@ -225,7 +181,7 @@ func what(h inspect.Holder) string {
 	return strings.TrimSpace(text)
 }
 
-// mode says beside how many others somebody may be.
+// mode returns how many may hold the lock at the same time.
 func mode(limit int) string {
 	switch limit {
 	case 0:
@@ -243,7 +199,7 @@ func left(d time.Duration) string {
 	return round(d)
 }
 
-// age is by the server's clock.
+// age returns the time since, by the server's clock.
 func age(now, since time.Time) string {
 	if since.IsZero() {
 		return "?"
@@ -260,7 +216,7 @@ func round(d time.Duration) string {
 	}
 }
 
-// visible keeps what others wrote from steering the terminal.
+// visible quotes a text of others that could steer the terminal.
 func visible(text string) string {
 	if quoted := strconv.Quote(text); quoted != `"`+text+`"` || strings.ContainsAny(text, " ") && text != strings.TrimSpace(text) {
 		return quoted
@@ -327,6 +283,6 @@ func toJSON(info inspect.Info) lockJSON {
 }
 
 func printJSON(value any) {
-	line, _ := json.Marshal(value) // of plain fields: it cannot fail
+	line, _ := json.Marshal(value) // plain fields cannot fail
 	printf("%s\n", line)
 }

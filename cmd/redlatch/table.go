@@ -14,19 +14,19 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
-// terminalWidth is 0 if f is no terminal.
+// terminalWidth returns 0 if f is not a terminal.
 func terminalWidth(f *os.File) int {
 	width, _, err := term.GetSize(int(f.Fd()))
 	switch {
 	case err != nil:
 		return 0
 	case width == 0:
-		return 80 // a terminal that does not know
+		return 80 // a terminal that does not know its width
 	}
 	return width
 }
 
-// columns is how wide a line of a result may be: COLUMNS, or the width of the terminal. 0 is no bound: a pipe.
+// columns returns the longest line of a result: COLUMNS, or the width of the terminal. 0, in a pipe, is no bound.
 func columns() int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
@@ -36,10 +36,14 @@ func columns() int {
 
 const columnGap = 2
 
-// writeTable writes one line for each holder, in so many columns if they will do. 0 is no bound.
-func writeTable(w io.Writer, locks []inspect.Info, columns int) {
-	if len(locks) == 0 {
+// writeTable writes one line for each holder, at most columns wide if that is possible. 0 is no bound.
+func writeTable(w io.Writer, locks []inspect.Info, match string, columns int) {
+	switch {
+	case len(locks) == 0 && match == "":
 		_, _ = fmt.Fprintln(w, "nothing is held")
+		return
+	case len(locks) == 0:
+		_, _ = fmt.Fprintf(w, "no lock is held whose key matches %s\n", visible(match))
 		return
 	}
 	rows := [][]string{{"KEY", "HELD BY", "FOR", "LEFT", "WAITING", "FENCE", "WHAT"}}
@@ -65,10 +69,10 @@ func writeTable(w io.Writer, locks []inspect.Info, columns int) {
 	_ = table.Flush()
 }
 
-// leastWidth is of a text that was cut.
+// leastWidth is the least width of a text that was cut.
 const leastWidth = 8
 
-// fit cuts the longest of the columns with texts of users, until a row is no wider than columns.
+// fit cuts the longest columns with texts of users, until a row is at most columns wide.
 func fit(rows [][]string, columns int) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -82,7 +86,7 @@ func fit(rows [][]string, columns int) {
 	}
 	for ; total > columns; total-- {
 		longest := 0
-		for _, n := range []int{1, len(widths) - 1} { // beside the key, the holder, and what it says
+		for _, n := range []int{1, len(widths) - 1} { // next to the key, the holder and its text
 			if widths[n] > widths[longest] {
 				longest = n
 			}
@@ -99,7 +103,7 @@ func fit(rows [][]string, columns int) {
 	}
 }
 
-// cut takes out the middle: keys and instances often differ at the end.
+// cut removes the middle of a text: keys and instances often differ at the end.
 func cut(text string, width int) string {
 	all := []rune(text)
 	if len(all) <= width {

@@ -63,7 +63,7 @@ func TestUsage_TheCommandKeepsItsFlags(t *testing.T) {
 func TestUsage_DidYouMean(t *testing.T) {
 	r := nowhere(t)
 	for word, says := range map[string]string{
-		"rn": "run", "shwo": "show", "wach": "watch", "doctr": "doctor", "lss": "ls", "forgot": "forget", "list": "ls", "exec": "run", "unlock": "revoke or break",
+		"rn": "run", "shwo": "show", "watch": "ls", "doctr": "doctor", "lss": "ls", "forgot": "forget", "list": "ls", "exec": "run", "unlock": "revoke or break",
 	} {
 		r.fails(64, fmt.Sprintf("redlatch: unknown command %q: did you mean %s?; see redlatch --help\n", word, says), word, "-n", "k", "--yes")
 	}
@@ -71,7 +71,7 @@ func TestUsage_DidYouMean(t *testing.T) {
 	assert.Equal(t, "redlatch: unknown command \"xyz\"; see redlatch --help\n", got.stderr)
 }
 
-// The table of exit codes is that of the code, and of the documentation.
+// The code, the help and the documentation have the same exit codes.
 func TestUsage_ExitCodes(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "exit.go", nil, 0)
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 //go:build unix
 
-// Package child runs a command in a process group of its own, and gives it the terminal if
-// there is one to give.
+// Package child runs a command in a process group of its own, and gives it the terminal, if there is one.
 package child
 
 import (
@@ -45,8 +44,8 @@ func Start(path string, argv, env []string, notify func(string)) (*Child, error)
 	return c, nil
 }
 
-// run starts the command and waits for it on one thread, for on Linux the command dies with
-// the thread that started it.
+// run starts the command and waits for it on one thread: on Linux the command dies with the
+// thread that started it.
 func (c *Child) run(path string, argv, env []string, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -67,8 +66,8 @@ func (c *Child) run(path string, argv, env []string, started chan<- error) {
 		c.wait(c.pid)
 		return
 	}
-	// The first process of a container gets those whose parents have ended. They are waited
-	// for here, for as long as there are any: nobody else may take the command's own status.
+	// The first process of a container gets the processes whose parents have ended, and has to wait for them. This
+	// goroutine does so, because it alone may take the command's own status.
 	c.wait(anyChild)
 	for {
 		if _, err := syscall.Wait4(anyChild, nil, 0, nil); err != nil && !errors.Is(err, syscall.EINTR) {
@@ -79,7 +78,7 @@ func (c *Child) run(path string, argv, env []string, started chan<- error) {
 
 const anyChild = -1
 
-// wait returns when the command has ended. Of others that which includes, it keeps nothing.
+// wait returns when the command has ended. It ignores other processes that which includes.
 func (c *Child) wait(which int) {
 	for {
 		var status syscall.WaitStatus
@@ -87,7 +86,7 @@ func (c *Child) wait(which int) {
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
-			c.end(codeUnknown) // nobody else waits for it: it cannot be
+			c.end(codeUnknown) // it cannot happen: only this goroutine waits for the command
 			return
 		case pid != c.pid:
 		case status.Stopped():
@@ -110,12 +109,12 @@ func (c *Child) end(code int) {
 	close(c.done)
 }
 
-// stopped goes on at once after Ctrl-Z: a command that is put aside keeps the lock, and
-// other callers would wait for the user.
+// stopped continues the command at once after Ctrl-Z: a stopped command keeps the lock, and other callers would
+// wait for the user.
 func (c *Child) stopped(by syscall.Signal) {
 	switch by {
 	case syscall.SIGTSTP:
-		c.notify("the command holds a lock and cannot be put aside: it goes on")
+		c.notify("the command holds a lock and cannot be stopped: it continues")
 		c.send(syscall.SIGCONT)
 	case syscall.SIGTTIN, syscall.SIGTTOU:
 		if c.tty.isWith(c.pid) {
@@ -135,10 +134,10 @@ func (c *Child) Signal(sig syscall.Signal) {
 }
 
 func (c *Child) send(sig syscall.Signal) {
-	_ = syscall.Kill(-c.pid, sig) // a group that is gone needs no signal
+	_ = syscall.Kill(-c.pid, sig) // an empty group needs no signal
 }
 
-// Terminate asks the command's process group to end, stopped processes as well.
+// Terminate asks the command's process group to end, also its stopped processes.
 func (c *Child) Terminate() {
 	c.send(syscall.SIGTERM)
 	c.send(syscall.SIGCONT)
@@ -147,20 +146,20 @@ func (c *Child) Terminate() {
 // Kill ends the command's process group.
 func (c *Child) Kill() { c.send(syscall.SIGKILL) }
 
-// Done is closed when the command has ended. Others of its process group may go on.
+// Done is closed when the command has ended. Other processes of its group may still run.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Code is the command's exit code as a shell gives it: 128 + n if signal n ended it. Call it
+// Code returns the command's exit code as a shell does: 128 + n if signal n ended it. Call it
 // after Done.
 func (c *Child) Code() int {
 	<-c.done
 	return c.code
 }
 
-// pollGroup is how often Gone looks. A process gets no event when its grandchildren end.
+// pollGroup is the interval of Gone. A process gets no event when its grandchildren end.
 const pollGroup = 5 * time.Millisecond
 
-// Gone is closed when nobody of the command's process group is left.
+// Gone is closed when the command's process group is empty.
 func (c *Child) Gone() <-chan struct{} {
 	gone := make(chan struct{})
 	go func() {
@@ -181,9 +180,8 @@ var forwarded = []os.Signal{
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
 }
 
-// Signals gives the signals that this process is sent and the command is to have. What was
-// ignored from the start, as by nohup, stays so. Ctrl-Z has no effect: a process that
-// stands still cannot renew.
+// Signals returns the signals to this process that the command gets, too. Signals that were ignored from the start,
+// as by nohup, stay ignored. Ctrl-Z has no effect: a stopped process cannot renew.
 func Signals() <-chan os.Signal {
 	signals := make(chan os.Signal, 16)
 	for _, sig := range forwarded {
@@ -197,5 +195,5 @@ func Signals() <-chan os.Signal {
 	return signals
 }
 
-// Ends says whether a process that does not handle a signal ends by it.
+// Ends returns whether a signal ends a process that does not handle it.
 func Ends(sig os.Signal) bool { return sig != syscall.SIGWINCH && sig != syscall.SIGCONT }

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the one on standard input, if this process is in its foreground. nil is none.
+// terminal is the terminal on standard input, if this process is in its foreground; nil if not.
 type terminal struct {
 	fd int
 
 	mu    sync.Mutex
-	taken bool // back from the command, for good
+	taken bool // back from the command, finally
 }
 
-// openTerminal gives none in a pipeline, too: its other commands are in this process's group,
-// and would lose the terminal with it.
+// openTerminal returns nil in a pipeline, too: the other commands of the pipeline are in this process's group, and
+// would lose the terminal with it.
 func openTerminal() *terminal {
 	fd := int(os.Stdin.Fd())
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
@@ -34,8 +34,7 @@ func openTerminal() *terminal {
 	return &terminal{fd: fd}
 }
 
-// give makes a process group the one that reads from the terminal, and that Ctrl-C is for. It
-// does so only from the foreground.
+// give gives the terminal, with Ctrl-C, to a process group, if this process is in the foreground.
 func (t *terminal) give(group int) {
 	if t == nil {
 		return
@@ -66,6 +65,6 @@ func (t *terminal) takeBack(group int) {
 	if !t.isWith(group) {
 		return
 	}
-	signal.Ignore(syscall.SIGTTOU) // else the kernel stops a background process that asks
+	signal.Ignore(syscall.SIGTTOU) // else the kernel would stop this process
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, unix.Getpgrp())
 }

@@ -1,4 +1,4 @@
-// Package doctor finds what is wrong with a Redis for locks, and says how to fix it. It
+// Package doctor finds faults of a Redis that harm locks, and says how to fix them. It
 // writes nothing.
 package doctor
 
@@ -17,28 +17,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Level says how bad a Finding is.
+// Level is the severity of a Finding.
 type Level string
 
 // The levels.
 const (
 	OK   Level = "ok"
-	Note Level = "note" // know it
+	Note Level = "note" // locks work; a fact to know
 	Warn Level = "warn" // locks work, less well or less safely
 	Bad  Level = "bad"  // locks do not work, or are lost
 )
 
-// Finding is what came of one check.
+// Finding is the result of one check.
 type Finding struct {
-	Server string `json:"server"` // its address; empty for what is no single server's
+	Server string `json:"server"` // its address; empty for a check of all servers
 	Check  string `json:"check"`
 	Level  Level  `json:"level"`
 	Says   string `json:"says"`
 	Fix    string `json:"fix,omitempty"`
 }
 
-// Examine looks at every primary that client reaches, if it may log in. The error is that of a
-// Redis that does not answer.
+// Examine checks every primary that client reaches. It returns an error only if Redis does not answer.
 func Examine(ctx context.Context, client redis.UniversalClient, prefix string) ([]Finding, error) {
 	var mu sync.Mutex
 	var all []Finding
@@ -69,7 +68,7 @@ func Examine(ctx context.Context, client redis.UniversalClient, prefix string) (
 	return append(all, script(ctx, client, prefix), publish(ctx, client, prefix)), nil
 }
 
-// login is what there is to say where no other question gets an answer.
+// login is the only Finding if Redis refuses the login.
 func login(client redis.UniversalClient, err error) Finding {
 	f := Finding{Server: address(client), Check: "login", Level: Bad}
 	if strings.Contains(err.Error(), "NOAUTH") {
@@ -80,7 +79,7 @@ func login(client redis.UniversalClient, err error) Finding {
 	return f
 }
 
-// address is empty for a client of several servers.
+// address returns "" for a client of several servers.
 func address(client redis.UniversalClient) string {
 	if one, ok := client.(*redis.Client); ok {
 		return one.Options().Addr
@@ -88,7 +87,7 @@ func address(client redis.UniversalClient) string {
 	return ""
 }
 
-// server is one of them.
+// server is one primary, with its findings.
 type server struct {
 	name string
 	info map[string]string
@@ -107,13 +106,12 @@ func examine(ctx context.Context, client redis.UniversalClient, cluster bool) ([
 	s.clock(ctx, client)
 	text, err := client.Info(ctx, "everything").Result()
 	if err != nil {
-		s.say("info", Note, "allow +info to this user, or ask as another one",
+		s.say("info", Note, "allow +info to this user, or use another user",
 			"INFO is refused, so version, memory and replication are not known: %v", err)
 		return s.out, nil
 	}
 	s.info = parse(text)
 	s.version()
-	s.lua()
 	s.mode(cluster)
 	s.memory()
 	s.replication(ctx, client)
@@ -156,13 +154,13 @@ func (s *server) latency(ctx context.Context, client redis.UniversalClient) erro
 	median, longest := times[len(times)/2], times[len(times)-1]
 	level, fix := OK, ""
 	if median > slowPing {
-		level, fix = Warn, "put Redis near; each lock takes a round trip, and two when it is waited for"
+		level, fix = Warn, "move Redis closer; each lock takes a round trip, and a lock that was waited for takes two"
 	}
 	s.say("latency", level, fix, "a round trip takes %v, the longest of %d took %v", round(median), len(times), round(longest))
 	return nil
 }
 
-// isNoAnswer distinguishes a Redis that does not answer from one that refuses.
+// isNoAnswer distinguishes a Redis that does not answer from a Redis that refuses.
 func isNoAnswer(err error) bool {
 	var refusal redis.Error
 	return !errors.As(err, &refusal)
@@ -183,7 +181,7 @@ func (s *server) clock(ctx context.Context, client redis.UniversalClient) {
 	apart := at.Sub(begun.Add(roundTrip / 2))
 	level, fix := OK, ""
 	if apart.Abs() > clocksApart+roundTrip {
-		level, fix = Warn, "let NTP keep both clocks. Locks go by the server's alone, but fences grow "+
+		level, fix = Warn, "synchronize both clocks by NTP. Locks use the server's clock alone, but fences grow "+
 			"over a failover only if the servers' clocks agree"
 	}
 	s.say("clock", level, fix, "the server's clock is %v off ours", apart.Round(time.Millisecond))
@@ -209,9 +207,9 @@ func (s *server) version() {
 func (s *server) mode(cluster bool) {
 	switch {
 	case s.info["cluster_enabled"] == "1" && !cluster:
-		s.say("mode", Bad, "give a URL with redis+cluster://", "this is a node of a cluster, and is talked to as one server")
+		s.say("mode", Bad, "give a URL with redis+cluster://", "this is a node of a cluster, but the URL is for one server")
 	case s.info["cluster_enabled"] == "0" && cluster:
-		s.say("mode", Bad, "give a URL with redis://", "this is no node of a cluster")
+		s.say("mode", Bad, "give a URL with redis://", "this is not a node of a cluster")
 	}
 }
 
@@ -259,7 +257,7 @@ func (s *server) replication(ctx context.Context, client redis.UniversalClient) 
 			"%d replicas; this user may not read min-replicas-to-write", replicas)
 	case least == 0:
 		s.say("replication", Warn, "CONFIG SET min-replicas-to-write 1, with min-replicas-max-lag 10, and see guard.Replicas",
-			"%d replicas and min-replicas-to-write 0: a primary that was replaced goes on granting locks", replicas)
+			"%d replicas and min-replicas-to-write 0: a primary that was replaced still grants locks", replicas)
 	default:
 		s.say("replication", OK, "", "%d replicas, min-replicas-to-write %d", replicas, least)
 	}
@@ -267,7 +265,7 @@ func (s *server) replication(ctx context.Context, client redis.UniversalClient) 
 
 func (s *server) persistence() {
 	if s.info["aof_enabled"] == "0" {
-		s.say("persistence", Note, "nothing, if that is acceptable; else appendonly yes",
+		s.say("persistence", Note, "CONFIG SET appendonly yes, unless that is acceptable",
 			"there is no append-only file: a restart forgets locks that are held")
 	}
 }
@@ -283,7 +281,7 @@ func (s *server) connections() {
 	}
 }
 
-// probe is a key and a channel as locks have them.
+// probe returns a key and a channel like those of locks.
 func probe(prefix string) (key, channel string) {
 	return prefix + ":{redlatch:doctor}", prefix + ":grant:doctor-" + strings.ToLower(rand.Text())
 }
@@ -294,23 +292,20 @@ func script(ctx context.Context, client redis.UniversalClient, prefix string) Fi
 	const text = "redis.call('TIME') redis.call('HGET', KEYS[1], 'owner') return 1"
 	if err := client.Eval(ctx, text, []string{key}).Err(); err != nil {
 		f.Level, f.Says = Bad, fmt.Sprintf("EVAL is refused: %v", err)
-		f.Fix = "allow what docs/operate/redis.md lists (ACL SETUSER); a service without EVAL cannot hold locks"
-		if hasNoLua(err) {
-			f.Says, f.Fix = fmt.Sprintf("there is no Lua: %v", err), noLuaFix
-		}
+		f.Fix = "allow the commands that docs/operate/redis.md lists (ACL SETUSER), and load the module lua if a Valkey has none; a service without EVAL cannot hold locks"
 	}
 	return f
 }
 
 const messageTime = 2 * time.Second
 
-// publish sends a message as a release does, and waits for it.
+// publish sends a message from a script, like a release, and waits for it.
 func publish(ctx context.Context, client redis.UniversalClient, prefix string) Finding {
 	f := Finding{Check: "messages", Level: OK, Says: "PUBLISH within a script arrives"}
 	key, channel := probe(prefix)
 	bad := func(format string, args ...any) Finding {
 		f.Level, f.Says = Warn, fmt.Sprintf(format, args...)
-		f.Fix = "locks are safe without, but whoever waits asks once a second only. Allow the channels " +
+		f.Fix = "locks are safe without messages, but callers that wait ask only once a second. Allow the channels " +
 			prefix + ":grant:* (ACL), or use a service where scripts may PUBLISH"
 		return f
 	}

@@ -2,7 +2,6 @@ package doctor_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"regexp"
@@ -75,10 +74,9 @@ func TestDoctor_Memory(t *testing.T) {
 	}
 }
 
-// answers changes what a server says.
+// answers changes replies of a server.
 type answers struct {
-	info string // in place of what INFO says
-	eval error  // in place of what a script returns
+	info string // in place of the reply to INFO
 	lag  time.Duration
 }
 
@@ -95,11 +93,6 @@ func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		case *redis.StringCmd:
 			if cmd.Name() == "info" {
 				cmd.SetVal(a.info)
-			}
-		case *redis.Cmd:
-			if a.eval != nil && cmd.Name() == "eval" {
-				cmd.SetErr(a.eval)
-				return a.eval
 			}
 		case *redis.TimeCmd:
 			cmd.SetVal(cmd.Val().Add(-a.lag))
@@ -123,34 +116,6 @@ func TestDoctor_Version(t *testing.T) {
 		client.AddHook(answers{info: info})
 		f := examine(t, client)["version"]
 		assert.Equal(t, level, f.Level, "%q %+v", info, f)
-	}
-}
-
-// Since Valkey 9.1, Lua is a module that may be missing.
-func TestDoctor_ServerWithoutLuaIsAFinding(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	const version = "redis_version:7.2.4\r\nvalkey_version:9.1.0\r\n"
-	for info, level := range map[string]doctor.Level{
-		"engines_count:0\r\n": doctor.Bad,
-		"engines_count:1\r\nengine_0:name=JS,module=example,abi_version=4\r\n": doctor.Bad,
-		"engines_count:1\r\nengine_0:name=LUA,module=lua,abi_version=4\r\n":    "",
-		"": "",
-	} {
-		client := s.Client(t)
-		client.AddHook(answers{info: version + info})
-		assert.Equal(t, level, examine(t, client)["lua"].Level, info)
-	}
-	for reply, says := range map[string]string{
-		"ERR Could not find scripting engine 'lua'":                     "there is no Lua",
-		"ERR unknown command 'eval', with args beginning with: 'redis'": "there is no Lua",
-		"NOPERM User u has no permissions to run the 'eval' command":    "EVAL is refused",
-	} {
-		client := s.Client(t)
-		client.AddHook(answers{info: version, eval: errors.New(reply)})
-		f := examine(t, client)["scripts"]
-		assert.Equal(t, doctor.Bad, f.Level)
-		assert.Contains(t, f.Says, says)
 	}
 }
 
@@ -199,7 +164,7 @@ func TestDoctor_MissingFieldsOfInfoAreNoFinding(t *testing.T) {
 		assert.Equal(t, doctor.Note, by[check].Level, "%+v", by[check])
 		assert.Contains(t, by[check].Says, "it does not tell its ")
 	}
-	for _, check := range []string{"mode", "persistence", "connections", "lua"} {
+	for _, check := range []string{"mode", "persistence", "connections"} {
 		assert.NotContains(t, by, check)
 	}
 }
@@ -303,7 +268,7 @@ func TestDoctor_ACluster(t *testing.T) {
 		assert.NotEqual(t, doctor.Bad, f.Level, "%+v", f)
 		servers[f.Server] = true
 	}
-	assert.Len(t, servers, 4, "three primaries, and what is of no server")
+	assert.Len(t, servers, 4, "three primaries, and the checks of all servers")
 
 	f := examine(t, c.Nodes()[0].Client(t))["mode"]
 	assert.Equal(t, doctor.Bad, f.Level)

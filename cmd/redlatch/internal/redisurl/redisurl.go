@@ -1,6 +1,6 @@
-// Package redisurl makes a Redis client of a URL. No error of its own has a piece of the
-// URL's password, however the URL is malformed: it repeats nothing of a URL but the names of
-// parameters that go-redis knows.
+// Package redisurl makes a Redis client from a URL. None of its errors contains a part of the
+// URL's password, however the URL is malformed: errors repeat only the names of parameters
+// that go-redis knows.
 package redisurl
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Forms are the URLs that Open takes, for a help text.
+// Forms lists the URLs that Open accepts, for a help text.
 const Forms = `redis://[user:password@]host:port[/db]       one server
 rediss://…                                   one server, over TLS
 unix:///path/to/redis.sock[?db=1]            one server, on this machine
@@ -25,9 +25,9 @@ rediss+sentinel://…, rediss+cluster://…      over TLS
 var (
 	errEncoding = errors.New("it is not a URL: in the user name and the password, write / ? # [ ] % @ : and spaces " +
 		"percent-encoded, as %2F for /; a port is a number")
-	errScheme    = errors.New("the scheme is none of redis, rediss and unix, with +sentinel or +cluster at the end where there is one")
+	errScheme    = errors.New("the scheme is none of redis, rediss and unix, or redis and rediss with +sentinel or +cluster")
 	errHost      = errors.New("want a URL such as redis://host:6379")
-	errUnix      = errors.New("a socket is given as unix:///path, with nothing but user:password@ before the path")
+	errUnix      = errors.New("write a socket as unix:///path, with only user:password@ before the path")
 	errDatabase  = errors.New("the database, after the host, must be a number")
 	errCluster   = errors.New("a cluster has the database 0 only")
 	errMaster    = errors.New("a URL for Sentinel needs ?master_name=")
@@ -35,16 +35,16 @@ var (
 	errParameter = errors.New("its parameters do not go together")
 )
 
-// dialAttempts is how often a client dials for a command: a person, or a Guard, asks again.
+// dialAttempts is how often a client dials for a command. A user, or a Guard, tries again.
 const dialAttempts = 1
 
-// Open makes a client of a URL. It sends nothing. A password that is not empty is that of
-// Redis, and must not be in the URL, too.
+// Open makes a client from a URL. It sends nothing. If password is not empty, it is the password
+// of Redis, and the URL must not have another.
 //
-// The scheme says what is there: redis, rediss (TLS) and unix are one server, with +sentinel
-// or +cluster at the end what it says. valkey and valkeys do for redis and rediss. A query
-// with a master_name is for Sentinel, too. All else is as in go-redis's ParseURL,
-// ParseFailoverURL and ParseClusterURL. A client dials once for a command, not five times.
+// The schemes redis, rediss (TLS) and unix name one server; with +sentinel or +cluster, Sentinel
+// or a cluster. valkey and valkeys mean redis and rediss. A query with a master_name means
+// Sentinel, too. The rest is as in go-redis's ParseURL, ParseFailoverURL and ParseClusterURL. A
+// client dials once for a command, not five times.
 func Open(text, password string) (redis.UniversalClient, error) {
 	u, kind, err := parse(text)
 	if err != nil {
@@ -85,8 +85,8 @@ func open[O any, C redis.UniversalClient](
 	return client(o), nil
 }
 
-// parse takes apart what go-redis does not know, and refuses what a password that was not
-// percent-encoded can look like: a port, a path, a query or a fragment.
+// parse reads the parts that go-redis does not know, and refuses URLs in which a password that was
+// not percent-encoded may look like a port, a path, a query or a fragment.
 func parse(text string) (u *url.URL, kind string, err error) {
 	u, err = url.Parse(text)
 	switch {
@@ -143,8 +143,8 @@ func setPassword(in *string, password string) error {
 	return nil
 }
 
-// explain says which parameter it is that go-redis refuses. It does not repeat the name of one
-// that is not known: that may be a piece of a password with an & in it.
+// explain returns which parameter go-redis refuses. It does not repeat the name of an unknown
+// parameter, which may be a part of a password with an & in it.
 func explain(u *url.URL, parses func(text string) error) error {
 	base := u.Scheme + "://host?"
 	if u.Scheme == "unix" {

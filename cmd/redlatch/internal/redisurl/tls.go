@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// dialTime bounds a dial, with its TLS, where the URL does not.
+// dialTime bounds a dial with its TLS handshake, unless the URL does.
 const dialTime = 5 * time.Second
 
-// tlsDialer is nil for a connection without TLS: go-redis's own will do. Its errors say that
-// it is TLS that fails: a server without it waits in silence for the rest of the hello, which
-// looks like one that hangs.
+// tlsDialer returns nil for a connection without TLS, which go-redis dials. Its errors say that TLS
+// failed: a server without TLS waits for more of the hello in silence, as if it hung.
 func tlsDialer(config *tls.Config, bound time.Duration) func(context.Context, string, string) (net.Conn, error) {
 	if config == nil {
 		return nil
@@ -42,7 +41,7 @@ func tlsDialer(config *tls.Config, bound time.Duration) func(context.Context, st
 	}
 }
 
-// tlsError does not wrap the error, for go-redis would dial again, and again, after a timeout.
+// tlsError does not wrap the error, because go-redis dials again after a timeout.
 func tlsError(addr string, err error) error {
 	var certificate *tls.CertificateVerificationError
 	if errors.As(err, &certificate) {
