@@ -183,11 +183,6 @@ several: FOR ?= 1m
 several: redis ### Take several keys at once in several processes, FOR a while, on each topology
 	REDLATCH_SEVERAL_FOR='$(FOR)' $(GO) test -race -count=1 -timeout 60m -v -run '^TestSeveral' ./guard
 
-.PHONY: fencing
-fencing: FOR ?= 1m
-fencing: redis postgres mariadb ### Stop processes at random FOR a while: fenced transactions lose no update, others do
-	REDLATCH_FENCING_FOR='$(FOR)' $(GO) test -count=1 -timeout 60m -v -run '^TestStress_' ./guardsql/internal/dbtest
-
 .PHONY: look
 look: LOCKS ?= 100000
 look: redis ### List LOCKS locks among ten times as many keys, and print what that costs Redis

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -92,14 +91,4 @@ func TestMeasure_Headlines(t *testing.T) {
 		"One caller on a free key: tuned, redlatch is first with 0.80 × two bare scripts (redislock is next with 1.20).",
 		"Callers of one process with a key each: redislock is first with 100 cycles/s with 8 of them (redlatch has 50, 0.50 × that).",
 	}, headlines([]result{{measures: []*measure{m, with}}}))
-}
-
-func TestMeasure_TableHasARowForEachBar(t *testing.T) {
-	m := newMeasure("hot", "cycles/s", 1, atLeast(2, "redsync", "redsync"), atMost(3, ""))
-	m.add(ours, 4)
-	m.add("redsync", 1)
-	lines := strings.Split(strings.TrimSpace(formatTable(append([][]string{header}, rows([]result{{measures: []*measure{m}}})...), isNumber)), "\n")
-	require.Len(t, lines, 4)
-	assert.Regexp(t, `^\| hot +\| cycles/s +\| +4\.0 \| +1\.0 \|.*\| +4 \| ≥ 2 × redsync +\| yes +\|$`, lines[2])
-	assert.Regexp(t, `^\| +\| +\| +\|.*\| ≤ 3 +\| no +\|$`, lines[3])
 }

@@ -98,16 +98,6 @@ func TestSmoke_EveryScenarioRuns(t *testing.T) {
 	assert.Len(t, profiles, 1, "a CPU profile of each process")
 }
 
-func TestSmoke_BrokenJobIsAnError(t *testing.T) {
-	server(t)
-	broken := &scenario{name: "broken", run: func(ctx context.Context, b *bench, _ *scenario) (result, error) {
-		_, err := b.run(ctx, job{Kind: "cycles", Library: "unheard of", Callers: 1}, 1)
-		return result{}, err
-	}}
-	_, err := measureAll(t.Context(), options{scenarios: []*scenario{broken}, servers: []string{""}, rounds: 1, size: quickSize})
-	require.ErrorContains(t, err, "worker was not set up")
-}
-
 // Each server has its columns.
 func TestSmoke_ServersAreComparedOnWhatDependsOnThem(t *testing.T) {
 	path := server(t)

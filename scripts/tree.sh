@@ -1,6 +1,7 @@
 #!/bin/sh
-# Fails if a tracked file has more than 1 MB, or if no test matches the -run of a go test in a script, workflow or document.
-set -eu
+# Fails if a tracked file has more than 1 MB, or if no test matches an alternative of the -run of a go test in a script,
+# workflow or document.
+set -euf
 cd "$(dirname "$0")/.."
 
 failed=0
@@ -10,18 +11,28 @@ if [ -n "$large" ]; then
 	failed=1
 fi
 
-tests() { # of a folder, or of all
-	git grep -hoE '^func (Test|Example|Benchmark|Fuzz)[A-Za-z0-9_]*' -- "$1*_test.go" | sed 's/^func //'
+tests() { # below folders, or all
+	git grep -hoE '^func (Test|Example|Benchmark|Fuzz)[A-Za-z0-9_]*' -- "${@:-*_test.go}" | sed 's/^func //'
+}
+alternatives() { # of a(b|c): ab and ac
+	case $1 in
+	*\(*) echo "${1#*(}" | tr -d ')' | tr '|' '\n' | sed "s/^/${1%%(*}/" ;;
+	*) echo "$1" | tr '|' '\n' ;;
+	esac
 }
 runs=$(git grep -nE -e '(go|GO\)?|TEST\)) (test )?.*-run[ =]' -- Makefile '*.md' '*.sh' '*.yml' .ci)
 while read -r line; do
 	after=${line##*-run?} # make's $$, and a subtest, are cut off
 	pattern=$(echo "$after" | sed -E "s/^['\"]?([^ '\"\`/]*).*/\1/; s/\\$\\$/$/g")
-	folder=$(echo "$after" | sed -nE 's/.* \.\/([A-Za-z0-9_/]+).*/\1\//p')
-	[ "$pattern" = '^$' ] || tests "$folder" | grep -qE -- "$pattern" || {
-		echo "tree: no test of ${folder:-any package} matches -run $pattern: ${line%%-run*}" >&2
-		failed=1
-	}
+	folders=$(echo "$after" | grep -oE ' \./[A-Za-z0-9_/]+' | sed 's/^ .\///; s/\/*$/\/*_test.go/' || true)
+	[ "$pattern" != '^$' ] || continue
+	for one in $(alternatives "$pattern"); do
+		# shellcheck disable=SC2086 # one word a folder
+		tests $folders | grep -qE -- "$one" || {
+			echo "tree: no test matches -run $one: $line" >&2
+			failed=1
+		}
+	done
 done <<EOF
 $runs
 EOF

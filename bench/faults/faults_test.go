@@ -85,26 +85,3 @@ func TestFaults_VerdictOfATakeover(t *testing.T) {
 		assert.Equal(t, []string{c.two, c.notified, c.lateWrites}, []string{v.Two, v.Notified, v.Late}, name)
 	}
 }
-
-func TestFaults_RoundsThatDifferAreNamed(t *testing.T) {
-	r := &row{scenario: scenarios[0], rounds: []map[string]verdict{{ours: {Two: "no"}}, {ours: {Two: "no"}}}}
-	same := &table{[]*row{r}}
-	assert.Empty(t, same.disagreement())
-	r.rounds[1] = map[string]verdict{ours: verdict{}.asRace()}
-	assert.Empty(t, same.disagreement(), "a round that ended well by luck")
-	r.rounds[1] = map[string]verdict{ours: {Two: "a moment"}}
-	assert.Contains(t, same.disagreement(), "stopped of redlatch")
-	assert.Contains(t, same.markdown([]string{ours}), "| redlatch | a moment *or* no |")
-}
-
-func TestFaults_Options(t *testing.T) {
-	for text, args := range map[string][]string{
-		`there is no "floods"`:              {"-only", "floods"},
-		"-rounds must be at least 1, not 0": {"-rounds", "0"},
-		`what is "deleted"?`:                {"deleted"},
-		`-libraries: there is no "none"`:    {"-libraries", "none"},
-	} {
-		_, err := parseOptions(args)
-		require.ErrorContains(t, err, text)
-	}
-}

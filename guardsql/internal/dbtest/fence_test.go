@@ -34,39 +34,6 @@ func TestFence_RefusesFormerHolders(t *testing.T) {
 	})
 }
 
-func TestFence_TwiceInATransactionIsOnce(t *testing.T) {
-	each(t, func(t *testing.T, d *db) {
-		former, later := twoHolders(t, newKey())
-		tx := d.begin(t)
-		for range 3 {
-			require.NoError(t, guardsql.Fence(later, tx, d.dialect))
-		}
-		require.NoError(t, tx.Commit())
-		tx = d.begin(t)
-		require.ErrorIs(t, guardsql.Fence(former, tx, d.dialect), guardsql.ErrStale)
-		require.ErrorIs(t, guardsql.Fence(former, tx, d.dialect), guardsql.ErrStale)
-	})
-}
-
-func TestFence_ARollbackLeavesNothing(t *testing.T) {
-	each(t, func(t *testing.T, d *db) {
-		key := newKey()
-		former, later := twoHolders(t, key)
-		tx := d.begin(t)
-		require.NoError(t, guardsql.Fence(later, tx, d.dialect))
-		require.NoError(t, tx.Rollback())
-		var rows int
-		require.NoError(t, d.QueryRow(d.q(`SELECT count(*) FROM redlatch_fences WHERE lock_key = $1`), []byte(key)).Scan(&rows))
-		assert.Zero(t, rows)
-
-		require.NoError(t, d.fence(former))
-		tx = d.begin(t)
-		require.NoError(t, guardsql.Fence(later, tx, d.dialect))
-		require.NoError(t, tx.Rollback())
-		require.NoError(t, d.fence(former))
-	})
-}
-
 // The later holder waits for the transaction of the former one, and then reads what that wrote.
 func TestFence_LocksTheRowUntilTheTransactionEnds(t *testing.T) {
 	each(t, func(t *testing.T, d *db) {

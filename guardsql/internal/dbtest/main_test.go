@@ -12,9 +12,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if isWorker() {
-		os.Exit(work(os.Stdin, os.Stdout))
-	}
 	code := redistest.Run(m)
 	postgrestest.Stop()
 	mariadbtest.Stop()

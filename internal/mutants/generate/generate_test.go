@@ -53,22 +53,6 @@ func TestGenerate_Mutants(t *testing.T) {
 	assert.Equal(t, p, made(t, source))
 }
 
-// All of them are in one program, in which nothing is changed until one is switched on.
-func TestGenerate_MutantsAreSwitchedOnInOneProgram(t *testing.T) {
-	t.Parallel()
-	text := made(t, source).file(t, "m.go")
-	for _, want := range []string{
-		"for !mutantIs(1) && (mutantLess(2, k.n , a)) {",
-		"if !mutantIs(3) { k.n++ }",
-		"if mutantIs(4) || !mutantIs(5) && ((mutantIs(6) || (mutantLess(8, a , b))) && (mutantIs(7) || (!mutantMost(9, k.n , 0)))) {",
-		"mutantMax(14, a, b) == mutantValue[int](16, 5)",
-		"mutantIs(17) != (false), nil",
-		"if mutantIs(19) { return *new(bool), *new(error) }; return mutantIs(18) != (!mutantLess(20, mutantAdd(21, k.n,1) , a)), k.err(kind{n: mutantZero(22, k.n)})",
-	} {
-		assert.Contains(t, text, want)
-	}
-}
-
 func TestGenerate_UnnoticeableMutantsAreNotMade(t *testing.T) {
 	t.Parallel()
 	p := made(t, `package m
