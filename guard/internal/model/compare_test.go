@@ -36,8 +36,7 @@ func (p *play) compare() {
 	p.compareMessages()
 }
 
-// compareLoosely is for a server whose clock goes on: it does not look at times, and of a new fence only at
-// whether it is above the others.
+// compareLoosely is for a server whose clock runs: it ignores times, and only checks that a new fence is above the others.
 func (p *play) compareLoosely() {
 	p.check("reply", kind(p.says()), kind(p.reply))
 	if words := strings.Fields(p.reply); p.what == asks && words[0] == "held" && p.minted(0) {
@@ -163,14 +162,14 @@ func (p *play) compareRest(lock map[string]string) {
 	}
 }
 
-// hold is what is there of a holder.
+// hold is the value of a holder.
 type hold struct {
 	depth             int
 	fence, ends, meta string
 	ahead             bool
 }
 
-// compareHold compares a holder. One that is there alone says what the next release has to look at.
+// compareHold compares a holder. The flags of a sole holder tell the next release where to look.
 func (p *play) compareHold(value string, want hold, alone, revoked bool) {
 	words := strings.SplitN(value, " ", 5)
 	if len(words) != 5 {

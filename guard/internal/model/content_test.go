@@ -35,7 +35,7 @@ const (
 	ackLeft = 1500 * time.Millisecond
 	qLeft   = 40 * time.Second
 	minHold = 25 * time.Second // that a release asks for
-	restOne = 5 * time.Second  // of one that has not ended
+	restOne = 5 * time.Second  // of a MinHold that has not ended
 	agoHeld = 3 * time.Second  // a hold under a fence that is ahead of the clock began
 	spread  = 4 * gap          // µs between two ranks
 )
@@ -109,7 +109,7 @@ func newPlay(r *rules, c call, v *variant, at int64) *play {
 	return p
 }
 
-// name is that of a claim. One that has no subscription is of an instance that nobody listens for.
+// name names a claim. A claim without a subscription is of an instance without a listener.
 func (p *play) name(o owner) string {
 	instance := "i"
 	if p.claims[o].marked || o == 0 && p.unsubscribed {
@@ -120,7 +120,7 @@ func (p *play) name(o owner) string {
 
 func (p *play) meta(o owner) string { return fmt.Sprintf("of %d", o) }
 
-// dead is the claim that is. One that is deaf has an instance that nobody listens for.
+// dead names the dead claim. The instance of a deaf claim has no listener.
 func (p *play) dead() string {
 	if p.ghost == "deaf" || p.ghost == "mute" {
 		return "d-1"
@@ -129,7 +129,7 @@ func (p *play) dead() string {
 }
 
 // fenceOf gives the value of a rank. Those that there were are up to the clock's before; the
-// clock goes on by half the way to the next one.
+// clock moves by half the way to the next one.
 func (p *play) fenceOf(v uint8) int64 {
 	switch goes := p.now + gap/2; {
 	case v == 0:
@@ -435,7 +435,7 @@ func (p *play) wasWritten(o owner) time.Duration {
 	case o == 0 && p.what == asks, o == 0 && p.k.renewed:
 		return ttl
 	case !p.claims[o].holds:
-		return -1 // nobody else gets in in another way
+		return -1 // other claims get in the same way
 	}
 	return 0
 }

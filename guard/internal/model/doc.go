@@ -12,8 +12,8 @@
 //     is on its way to remove it,
 //   - a claim that waits is overtaken by a later one, or gets a worse place, or gets the answer that it has ended,
 //   - a claim gets in before a MinHold has ended, or the lock stays taken though no MinHold asked for that,
-//   - a hold goes on that was revoked, or has expired; a renewal confirms a hold which Redis has lost; or a
-//     revocation ends another hold than the one that was meant,
+//   - a hold continues that was revoked, or has expired; a renewal confirms a hold which Redis has lost; or a
+//     revocation ends another hold than the named one,
 //   - a claim that asks is kept waiting by a holder that has expired, or by no holder,
 //   - the claim in front fits, and a command that has to look does not let it in,
 //   - a claim never gets in, though from now on nothing fails and no new claim comes.
@@ -21,11 +21,11 @@
 // Then the tests break the rules of the protocol one by one. For each, a property breaks that holds
 // while the rules are kept. The shortest way to it shows the purpose of the rule. Two of the
 // properties cost waiting only, and say so: a rule that breaks only these keeps no claim from working
-// beside one that does not tolerate it.
+// beside a claim that does not tolerate it.
 //
 //	go test -v -run TestBrokenRules ./guard/internal/model
 //
-// # What is in it
+// # Contents
 //
 // One key, and one copy of the scripts acquire, release and renew, with all that they read and write, for two kinds of
 // searches. In one, three instances have two claims each, which may be in any state, and a line of
@@ -34,21 +34,21 @@
 // has its own expiry, as soon as no process trusts it; the hash lives until the last of them. Renewals are
 // late, too.
 //
-// In both, callers come and go, some do not wait, work ends, or goes on after a loss. Commands
+// In both, callers come and go, some do not wait, work ends, or continues after a loss. Commands
 // are lost, answered late or never, arrive late and any number of times. Messages are
 // lost or late. An instance loses its subscription, says so when it asks the next time, and may
-// get it back. Holds and grants expire as soon as nobody trusts them. Processes crash.
-// Claims are skipped while somebody wants them: because they were silent, or because no message
+// get it back. Holds and grants expire as soon as no process trusts them. Processes crash.
+// Claims are skipped while their callers wait: because they were silent, or because no message
 // reaches them and they did not say so yet. Redis loses its data. Its clock steps back, also under a hold: of the
 // instances, some knew the old clock, and notice by their next reply with a time; others come later.
 //
-// # What is not
+// # Left out
 //
 //   - Time. Whatever may happen after a while may happen at once, and a deadline passes
 //     before the hold expires: that is what counting it from the sending is for. So the renewal of an exclusive hold
 //     matters only when it is refused, a message no more than the pulse
 //     of the claim, and an ack window is as good as a ttl. Tombstones outlive
-//     what is on the wire. That a silent one in front, which does not fit, is skipped after seconds is no state.
+//     all commands on the wire. A silent claim in front that does not fit is skipped after seconds: that is no state.
 //   - Values of fences, of the clock and of places. They are ranks, and something fits
 //     between any two: an instance does not hand over once each µs for long. A new place
 //     is the last one.

@@ -27,7 +27,7 @@ func (r *rules) lapse(s *state, o owner) bool {
 
 // expire is the end of the whole lock: when the last holder expires.
 func (r *rules) expire(s *state, o owner) bool {
-	if o != 0 || s.holder() == nobody {
+	if o != 0 || s.holder() == noOwner {
 		return false
 	}
 	for i := range s.claims {
@@ -41,7 +41,7 @@ func (r *rules) expire(s *state, o owner) bool {
 	return true
 }
 
-// skip takes a claim out of the queue that nobody asks for any more.
+// skip takes a claim out of the queue whose owner has ended.
 func (r *rules) skip(s *state, o owner) bool {
 	c := &s.claims[o]
 	was := c.queued && c.phase == ended
@@ -133,7 +133,7 @@ func (r *rules) lateLost(s *state, o owner) bool {
 	return were
 }
 
-// crash leaves what is on the wire there.
+// crash keeps the commands on the wire.
 func (r *rules) crash(s *state, o owner) bool {
 	in := s.of(o)
 	if in != &s.instances[o] || in.dead || s.budget.crashes == 0 {
@@ -257,7 +257,7 @@ func (r *rules) breakHold(s *state, o owner) bool {
 
 // stepInLate is the same command once more. While the rules are kept, it finds no such hold.
 func (r *rules) stepInLate(s *state, o owner) bool {
-	if h := s.holder(); o != 0 || s.named == 0 || h == nobody || s.claims[h].revoked && !s.lateBreak {
+	if h := s.holder(); o != 0 || s.named == 0 || h == noOwner || s.claims[h].revoked && !s.lateBreak {
 		return false
 	}
 	if s.lateBreak {
@@ -269,7 +269,7 @@ func (r *rules) stepInLate(s *state, o owner) bool {
 }
 
 // askRevoked is for a grant that was revoked, or broken, before its instance asked: the instance learns that the claim
-// has ended, gives it back, and goes on with another one.
+// has ended, gives it back, and uses another claim.
 func (r *rules) askRevoked(s *state, o owner) bool {
 	c := &s.claims[o]
 	if !s.giveUp(o, releasing) {

@@ -178,7 +178,7 @@ func (r *rules) inMemory(t *testing.T, c one) (wrong string, done bool) {
 
 // sole is the holder that is inside alone, for how long, and what it shows.
 func (p *play) sole() (left time.Duration, meta string, is bool) {
-	if n, strictest := p.k.inside(); n != 1 || strictest != 1 || p.k.holder() == nobody {
+	if n, strictest := p.k.inside(); n != 1 || strictest != 1 || p.k.holder() == noOwner {
 		return 0, "", false
 	}
 	o := p.k.holder()

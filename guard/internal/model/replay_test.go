@@ -64,7 +64,7 @@ var small = sync.OnceValue(func() (ones []one) {
 // embedded starts a Redis with a clock that is set.
 func embedded(t *testing.T) *modeltest.Server { t.Helper(); return modeltest.Embedded(t, owners) }
 
-// replays makes a call on a server, and says what is not as it should be.
+// replays makes a call on a server, and returns how the answer differs from the model, or "".
 func (r *rules) replays(t *testing.T, s *modeltest.Server, c one) string {
 	t.Helper()
 	ctx, at := t.Context(), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -9,8 +9,8 @@ type rules struct {
 	releaseForgetsFence  bool // release does not remember a fence that is ahead of the clock
 	endForgetsTombstones bool // an owner with a tombstone has not ended
 	takeBarges           bool // acquire takes a free lock past the queue
-	fenceIgnoresEnded    bool // a fence is above the clock, but not above one that is remembered
-	takeIgnoresClock     bool // a fence is above what is remembered, but not above the clock
+	fenceIgnoresEnded    bool // a fence is above the clock, but not above a remembered one
+	takeIgnoresClock     bool // a fence is above the remembered one, but not above the clock
 	grantHasNoEnd        bool // a grant waits for ever for its owner to ask
 	joinForgetsPlace     bool // a claim that was skipped queues last
 	joinKeepsWorsePlace  bool // a claim does not get its place back once it is queued after it
@@ -50,7 +50,7 @@ type rules struct {
 	releasesCarelessly bool // does not say how high its fence is where the clock may be below it
 	outrunsClock       bool // hands over locally without regard to the clock
 	handsOnAhead       bool // hands over locally under a fence that is ahead of the clock
-	handsOnKept        bool // hands over locally what is to stay taken
+	handsOnKept        bool // hands over locally in spite of a MinHold
 	endedHasNoDepth    bool // a renewal after the work has ended writes a depth of 0
 
 	watch *watch // no rule: sees what the scripts are called with
@@ -67,7 +67,7 @@ const (
 	outcast  modeltest.Property = "a claim that waits gets the answer that it has ended"
 	early    modeltest.Property = "a caller gets in before a MinHold has ended"
 	kept     modeltest.Property = "a lock stays taken after its work, and no MinHold asked for that"
-	revived  modeltest.Property = "a hold that was revoked, or whose time has ended, goes on"
+	revived  modeltest.Property = "a hold continues although it was revoked, or its time has ended"
 	silent   modeltest.Property = "a holder gets the answer that it still holds, and Redis has lost its hold"
 	astray   modeltest.Property = "an operator ends a hold that was not meant"
 	vain     modeltest.Property = "a claim that asks is kept waiting for nothing (costs waiting only)"
@@ -97,7 +97,7 @@ func (s *state) work(o owner, fence uint8) {
 		case other.bereft == c.bereft:
 			n, least = n+1, min(least, other.limit())
 		case strict && c.bereft == (fence > other.fence) && !excused && !other.low:
-			// Of two that Redis would not have let in together, the one that it does not know
+			// Of two claims that Redis would not have let in together, the claim that it does not know
 			// any more has the lower fence.
 			s.breaks(fences)
 		}
@@ -144,7 +144,7 @@ func (s *state) check() {
 	}
 }
 
-// checkOvertaken looks for claims with a better place than the one that gets in.
+// checkOvertaken looks for claims with a better place than the claim that gets in.
 func (s *state) checkOvertaken(o owner) {
 	by := &s.claims[o]
 	for i := range s.claims {
@@ -168,12 +168,12 @@ func (s *state) tolerable(c *claim) bool {
 
 // checkServed is for a command that lets in the claims that fit.
 func (s *state) checkServed() {
-	if o := s.first(); o != nobody && s.claims[o].phase != ended && s.tolerable(&s.claims[o]) {
+	if o := s.first(); o != noOwner && s.claims[o].phase != ended && s.tolerable(&s.claims[o]) {
 		s.breaks(unserved)
 	}
 }
 
-// quiet says that nobody wants anything.
+// quiet says that no caller wants anything.
 func (s *state) quiet() bool {
 	for o := range s.claims {
 		if c := &s.claims[o]; c.phase != free && c.phase != ended || s.of(owner(o)).line > 0 {

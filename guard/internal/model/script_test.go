@@ -2,7 +2,7 @@ package model
 
 import "math"
 
-// script is one that runs: at one time of the server's clock.
+// script is one run of a script, at one time of the server's clock.
 type script struct {
 	*rules
 	*state
@@ -79,7 +79,7 @@ func (r *rules) acquire(s *state, o owner, queue bool, place, floor uint8) scrip
 		return k
 	}
 	k.serve(o)
-	if !queue && k.fits(o) && (k.first() == nobody || k.passesTheQueue) {
+	if !queue && k.fits(o) && (k.first() == noOwner || k.passesTheQueue) {
 		k.checkOvertaken(o)
 		k.admit(o)
 	}
@@ -104,7 +104,7 @@ func (k *script) confirm(o owner) {
 	c.granted = false
 	_, strictest := k.inside()
 	if strictest > 1 && k.hasQueue() && !k.confirmServesNobody {
-		k.serve(nobody)
+		k.serve(noOwner)
 	}
 	if strictest > 1 {
 		k.checkServed()
@@ -133,13 +133,13 @@ func (r *rules) release(s *state, o owner) script {
 	}
 	c.queued = false
 	c.tombstone = c.tombstone || c.inDoubt && !k.neverTombstones
-	if first == nobody && !k.ghosts || !mine && first != o || !k.hasQueue() {
+	if first == noOwner && !k.ghosts || !mine && first != o || !k.hasQueue() {
 		return k
 	}
 	k.prune()
 	if k.resting && rests && k.restGrants {
 		k.resting = false
-		k.serve(nobody)
+		k.serve(noOwner)
 		k.resting = !k.taken()
 		return k
 	}
@@ -148,7 +148,7 @@ func (r *rules) release(s *state, o owner) script {
 		return k
 	}
 	if mine && !k.releaseServesNobody || !mine && !k.givingUpServesNobody {
-		k.serve(nobody)
+		k.serve(noOwner)
 	}
 	k.checkServed()
 	return k
@@ -158,7 +158,7 @@ func (r *rules) release(s *state, o owner) script {
 func (k *script) letOut(o owner, rests, told bool) {
 	c := &k.claims[o]
 	// Unless it is told, the script looks at its flags first.
-	long := told || c.outran || c.revoked || c.limit() > 1 || k.first() != nobody || k.ghosts || k.cruft
+	long := told || c.outran || c.revoked || c.limit() > 1 || k.first() != noOwner || k.ghosts || k.cruft
 	if long && !k.releaseForgetsFence {
 		k.remember(c.noted)
 	}
@@ -195,7 +195,7 @@ func (r *rules) renew(s *state, o owner) bool {
 }
 
 // hasQueue says whether there is anything in the queue.
-func (k *script) hasQueue() bool { return k.first() != nobody || k.cruft }
+func (k *script) hasQueue() bool { return k.first() != noOwner || k.cruft }
 
 // prune drops expired holders.
 func (k *script) prune() {
@@ -234,15 +234,15 @@ func (k *script) serve(self owner) {
 	passed := false
 	for {
 		o := k.first()
-		if o != nobody && o != self && k.claims[o].marked && k.mutesAreDead {
+		if o != noOwner && o != self && k.claims[o].marked && k.mutesAreDead {
 			passed = passed || k.claims[o].phase != ended
 			k.claims[o].queued = false
 			continue
 		}
-		if o != nobody && !k.fits(o) && k.passesTheFront {
+		if o != noOwner && !k.fits(o) && k.passesTheFront {
 			o = k.firstThatFits()
 		}
-		if o == nobody || !k.fits(o) {
+		if o == noOwner || !k.fits(o) {
 			return
 		}
 		if passed {
@@ -260,10 +260,10 @@ func (k *script) serve(self owner) {
 
 // firstThatFits breaks a rule.
 func (k *script) firstThatFits() owner {
-	first := nobody
+	first := noOwner
 	for i := range k.claims {
 		c := &k.claims[i]
-		if c.queued && k.fits(owner(i)) && (first == nobody || c.place < k.claims[first].place) {
+		if c.queued && k.fits(owner(i)) && (first == noOwner || c.place < k.claims[first].place) {
 			first = owner(i)
 		}
 	}
@@ -338,7 +338,7 @@ func (k *script) join(o owner, place uint8) {
 // revokeScript is the script revoke.
 func (r *rules) revokeScript(s *state) {
 	o := s.holder()
-	if o == nobody || s.claims[o].revoked || s.fence != s.named && !r.stepsInOnAny {
+	if o == noOwner || s.claims[o].revoked || s.fence != s.named && !r.stepsInOnAny {
 		return
 	}
 	if s.fence != s.named {
@@ -347,14 +347,14 @@ func (r *rules) revokeScript(s *state) {
 	if s.claims[o].revoked = true; r.revokeFrees {
 		s.claims[o].holds = false
 		k := script{rules: r, state: s}
-		k.serve(nobody)
+		k.serve(noOwner)
 	}
 }
 
 // breakScript is the script break. Who has the hold does not know, as after a loss of data.
 func (r *rules) breakScript(s *state) {
 	o := s.holder()
-	if o == nobody || s.fence != s.named && !r.stepsInOnAny {
+	if o == noOwner || s.fence != s.named && !r.stepsInOnAny {
 		return
 	}
 	if s.fence != s.named {

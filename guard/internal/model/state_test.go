@@ -24,7 +24,7 @@ type state struct {
 	now       uint8 // TIME
 	ahead     uint8 // the highest fence that :ended remembers: it is ahead of the clock
 	fence     uint8 // the highest of those inside
-	resting   bool  // nobody holds, and a MinHold has not ended
+	resting   bool  // no claim holds, and a MinHold has not ended
 	named     uint8 // the fence in a command of an operator, which may arrive once more
 	lateBreak bool  // that is a break, else a revocation
 
@@ -33,14 +33,14 @@ type state struct {
 
 	budget budget // what may still happen
 
-	// What the properties look at, and nobody knows.
+	// What the properties look at, and no instance knows.
 	top     uint8 // the highest fence under which any work has begun
-	writer  uint8 // the same of work that tolerates nobody
+	writer  uint8 // the same of exclusive work
 	water   uint8 // the high water: above all fences from before the clock was set back; 0: it has caught up
 	known   bool  // since then, a process that knew the old clock has told Redis of the highest fence
 	flushed bool  // Redis has lost its data, tombstones included
 	excused bool  // a fault left Redis no way to know how high fences are
-	owed    bool  // somebody was promised that the lock stays taken
+	owed    bool  // a release asked for a MinHold
 	broken  modeltest.Property
 }
 
@@ -54,8 +54,8 @@ type budget struct {
 	steps    uint8 // of Redis's clock, back
 	skips    uint8 // of a live claim, because its instance did not seem to listen
 	keeps    uint8 // work with a MinHold
-	revokes  uint8 // somebody revokes a hold
-	breaks   uint8 // somebody breaks one
+	revokes  uint8 // an operator revokes a hold
+	breaks   uint8 // an operator breaks a hold
 	mutes    uint8 // an instance loses its subscription
 }
 
@@ -117,11 +117,11 @@ type claim struct {
 	direct   bool  // its first caller does not wait
 	inDoubt  bool  // an acquire was not answered
 	again    bool  // a release was not answered
-	bereft   bool  // the grant is one that Redis has lost; nobody knows
+	bereft   bool  // Redis has lost the grant, and no instance knows
 	keeps    bool  // its work has a MinHold
-	ended    bool  // somebody broke its hold
+	ended    bool  // an operator broke its hold
 
-	// Commands on the wire that nobody waits for. They may arrive any number of times.
+	// Commands on the wire whose callers have left. They may arrive any number of times.
 	lateAcquire acquireCopies
 	lateRelease bool
 	lateRenew   bool
@@ -132,8 +132,8 @@ type claim struct {
 	lapsed    bool  // it has expired, and the hash has it
 	noted     uint8 // its fence there
 	outran    bool  // when that was minted, the clock was before it
-	low       bool  // when that was minted, nobody had told Redis of the high water, which is above it
-	revoked   bool  // nobody is to renew the hold, nor to confirm it
+	low       bool  // when that was minted, no process had told Redis of the high water, which is above it
+	revoked   bool  // no renewal or repeated claim may confirm the hold
 	queued    bool
 	place     uint8
 	marked    bool // its place says that it has no subscription
@@ -174,7 +174,7 @@ const (
 // owner names a claim.
 type owner int8
 
-const nobody owner = -1
+const noOwner owner = -1
 
 // other is the other claim of an instance with a line.
 func (o owner) other() owner { return o ^ 1 }
@@ -227,10 +227,10 @@ func (s *state) taken() bool {
 
 // first is the first owner in the queue.
 func (s *state) first() owner {
-	first := nobody
+	first := noOwner
 	for o := range s.claims {
 		c := &s.claims[o]
-		if c.queued && (first == nobody || c.place < s.claims[first].place) {
+		if c.queued && (first == noOwner || c.place < s.claims[first].place) {
 			first = owner(o)
 		}
 	}
@@ -244,7 +244,7 @@ func (s *state) active(o owner) owner {
 			return is
 		}
 	}
-	return nobody
+	return noOwner
 }
 
 // tidy forgets what makes no difference any more, so that states with the same future are
@@ -264,7 +264,7 @@ func (s *state) tidy(r *rules) {
 			}
 		}
 	}
-	if s.holder() == nobody {
+	if s.holder() == noOwner {
 		s.fence = 0
 	}
 	if !r.stepsInOnAny && (s.fence == 0 || s.named != s.fence) {

@@ -21,7 +21,7 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("learns that it is inside, and works with a MinHold", 0, (*rules).beginKept),
 	can("works on a message", onlyIfBroken, (*rules).beginUnasked),
 	can("misses a message", onlyIfBroken, (*rules).missMessage),
-	can("ends its work, and the next in line goes on", 2, (*rules).handOver),
+	can("ends its work, and hands over to the next in line", 2, (*rules).handOver),
 	can("ends its work", 2, ends(releasing)),
 	can("passes its deadline", 0, ends(lost)),
 	can("renews", 0, (*rules).renews),
@@ -34,7 +34,7 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("has its time over", 5, (*rules).lapse),
 	can("sees the lock expire", 5, (*rules).expire),
 	can("is passed over", 7, (*rules).skip),
-	can("is passed over, though somebody wants it", 0, (*rules).skipWanted),
+	can("is passed over, though its callers wait", 0, (*rules).skipWanted),
 	can("asks late, without a place", 0, acquireArrives(unplaced)),
 	can("asks late, with its place", 0, acquireArrives(placed)),
 	can("releases late", 0, (*rules).releaseArrives),
@@ -46,7 +46,7 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("sees a MinHold end", 5, (*rules).endRest),
 	can("is revoked", 0, (*rules).revoke),
 	can("has its hold broken", 0, (*rules).breakHold),
-	can("sees somebody step in late", onlyIfBroken, (*rules).stepInLate),
+	can("sees an operator step in late", onlyIfBroken, (*rules).stepInLate),
 	can("sees Redis lose its data", 0, (*rules).flush),
 	can("sees Redis's clock step back", 0, (*rules).stepBack),
 	can("sees Redis's clock catch up", 0, (*rules).catchUp),
@@ -61,7 +61,7 @@ func comes(m mode, direct bool) func(r *rules, s *state, o owner) bool {
 		}
 		switch active := s.active(o); {
 		case s.lines() && active == o && !direct: // it joins the others in line
-		case s.lines() && (in.dead || active != nobody), c.phase != free, s.isFreeBefore(o):
+		case s.lines() && (in.dead || active != noOwner), c.phase != free, s.isFreeBefore(o):
 			return false
 		default:
 			*c, in.dead = claim{mode: m, phase: waiting, direct: direct}, false
@@ -109,7 +109,7 @@ func (s *state) leave(o owner) {
 	s.claims[o].desert(s.of(o))
 }
 
-// desert gives up a claim that nobody wants any more.
+// desert gives up a claim whose callers have left.
 func (c *claim) desert(in *instance) {
 	switch {
 	case in.line > 0 || c.phase != waiting:
@@ -147,7 +147,7 @@ func (r *rules) ask(s *state, o owner) bool {
 		c.reply, c.got, c.ahead = held, c.noted, c.noted > s.now
 		return true
 	}
-	if first := s.first(); (first == o || c.direct && first == nobody) && s.tolerable(c) {
+	if first := s.first(); (first == o || c.direct && first == noOwner) && s.tolerable(c) {
 		s.breaks(vain)
 	}
 	if c.known = c.place; c.direct {
@@ -243,7 +243,7 @@ func (s *state) giveUp(o owner, phase phase) bool {
 	return true
 }
 
-// renews is a round trip. One that is heeded makes no difference.
+// renews is a round trip. A renewal that succeeds makes no difference.
 func (r *rules) renews(s *state, o owner) bool {
 	c := &s.claims[o]
 	switch {

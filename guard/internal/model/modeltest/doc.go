@@ -1,5 +1,5 @@
 // Package modeltest is the driver of the models. It searches every state of a model, breadth first, and
-// prints the shortest way to one that must not be; it breaks the model's rules one by one; and it
+// prints the shortest way to a state that must not be; it breaks the model's rules one by one; and it
 // has what a replay needs: a Redis with the scripts, what a call finds there and what it leaves, and a store in
 // memory that notes the owners that were notified.
 //

@@ -8,7 +8,7 @@ import (
 // Step is something that may happen to an owner. What happens to all happens to the first one.
 type Step[R, S any, O ~int8] struct {
 	Name string
-	// Calm steps are those that go on happening if nothing fails and nobody new comes. Of
+	// Calm steps still happen if nothing fails and no new caller comes. Of
 	// several that can, the one with the lowest number does; 0 is no calm step.
 	Calm int
 	// Do says whether the step can happen, and if so changes the state.
@@ -27,21 +27,21 @@ func Can[R, S any, O ~int8](name string, calm int, do func(r *R, s *S, o O) bool
 type Property string
 
 // Stuck is what a search finds where calm steps lead nowhere.
-const Stuck Property = "somebody never gets anywhere, though nothing fails any more"
+const Stuck Property = "a claim never gets anywhere, though nothing fails any more"
 
-// Model is what is searched: states S under rules R, within bounds B.
+// Model is searched: states S under rules R, within bounds B.
 type Model[R, S any, O ~int8, B any] struct {
 	Steps  []Step[R, S, O]
 	Start  func(b B) S
 	Owners O
 	Who    func(o O) string
-	Tidy   func(r *R, s *S)  // forgets what makes no difference, and checks what is left
+	Tidy   func(r *R, s *S)  // forgets what makes no difference, and checks the rest
 	Print  func(s *S) uint64 // the same for states that are the same
 	Broken func(s *S) Property
-	Quiet  func(s *S) bool // nobody wants anything
+	Quiet  func(s *S) bool // no claim wants anything
 }
 
-// Search is one that was made.
+// Search is the result of a search.
 type Search[R, S any, O ~int8, B any] struct {
 	Taken  []bool   // which steps there were
 	Broken Property // which does not hold
@@ -58,7 +58,7 @@ type Search[R, S any, O ~int8, B any] struct {
 
 const (
 	unknown = -1
-	settled = -2 // nobody wants anything
+	settled = -2 // no claim wants anything
 )
 
 // States is how many there are.

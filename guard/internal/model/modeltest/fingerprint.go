@@ -15,7 +15,7 @@ func Pack(values ...uint8) (h uint64) {
 	return h
 }
 
-// Mix spreads what is in a word over all of it, one to one.
+// Mix spreads the bits of a word over all of it, one to one.
 func Mix(h uint64) uint64 {
 	h = (h ^ h>>32) * 0xd6e8feb86659fd93
 	h = (h ^ h>>29) * 0x9e3779b97f4a7c15

@@ -30,7 +30,7 @@ const (
 // Keys are those that most scripts take, the lock first.
 var Keys = []string{lockKey, queueKey, endedKey, seenKey, heldKey}
 
-// Content is what is in Redis under one key. A ttl of 0 is that of a key that is not there.
+// Content is the data of one lock in Redis. A ttl of 0 means that the key does not exist.
 type Content struct {
 	Lock              map[string]string
 	Queue             map[string]float64
@@ -72,7 +72,7 @@ func Embedded(t *testing.T, owners int) *Server {
 	return s
 }
 
-// Real starts a redis-server, whose clock goes on.
+// Real starts a redis-server, whose clock runs.
 func Real(t *testing.T, owners int) *Server {
 	t.Helper()
 	s := &Server{Client: redistest.Start(t).Client(t), Scripts: map[string]string{}}
@@ -146,7 +146,7 @@ func (s *Server) Put(ctx context.Context, c Content) error {
 	return err
 }
 
-// Look reads what is there.
+// Look reads the data.
 func (s *Server) Look(ctx context.Context) (Content, error) {
 	c := Content{Queue: map[string]float64{}, Ended: map[string]float64{}, Holders: map[string]float64{}}
 	p := s.Client.Pipeline()

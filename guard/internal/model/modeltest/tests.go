@@ -102,7 +102,7 @@ func (m *Model[R, S, O, B]) BrokenRules(t *testing.T, rows []Row[R, B]) {
 	require.Equal(t, ruleNames[R](), names, "each rule has its row")
 }
 
-// InShares makes calls on several servers at once, a share on each, and fails where a call says what is wrong.
+// InShares makes calls on several servers at once, a share on each, and fails if a call returns an error text.
 func InShares[T, S any](t *testing.T, all []T, server func(t *testing.T) S, call func(t *testing.T, s S, c T) (wrong string)) {
 	t.Helper()
 	const servers = 4

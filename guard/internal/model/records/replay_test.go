@@ -24,7 +24,7 @@ import (
 const (
 	ttl  = 30 * time.Second
 	keep = time.Hour
-	aged = 10 * time.Minute // what is left to a record before the last call
+	aged = 10 * time.Minute // the ttl of a record before the last call
 )
 
 // place is where commands are sent. An answer's fences are those of the place.
@@ -76,7 +76,7 @@ func (p *play) compare(what string, want answer, got reply) {
 	p.check(what+" gives the fence", p.fences[want.fence], got.fence)
 	p.check(what+" gives who began before", p.fences[want.earlier], got.earlier)
 	result := ""
-	if want.of != nobody {
+	if want.of != noOwner {
 		result = resultOf(want.of)
 	}
 	p.check(what+" gives the result", result, got.result)
@@ -90,7 +90,7 @@ func (p *play) compare(what string, want answer, got reply) {
 	p.check(what+" tells", notified, got.notified)
 }
 
-// goes makes a way on a place, and says what is not as it should be.
+// goes makes a way on a place, and returns how an answer differs from the model, or "".
 func goes(t *testing.T, on place, r *rules, way []*event) (wrong string, done bool) {
 	t.Helper()
 	p := &play{state: begin(budget{}), fences: map[uint8]uint64{0: 0}}
@@ -142,9 +142,9 @@ func (p *play) befalls(e *event) {
 	s := &p.state
 	switch e.what {
 	case dropsLock:
-		s.holder = nobody
+		s.holder = noOwner
 	case dropsRecord:
-		s.record = record{owner: nobody}
+		s.record = record{owner: noOwner}
 	case leaves:
 		s.claims[e.of].place = 0
 	default:
@@ -343,7 +343,7 @@ func (s *server) age(t *testing.T) {
 	require.NoError(t, s.Client.PExpire(t.Context(), once, aged).Err())
 }
 
-// look reads what is there: the record, and that nothing stays without a ttl.
+// look compares the record, and checks that each key has a ttl.
 func (s *server) look(t *testing.T, p *play) {
 	t.Helper()
 	is, want := &p.state.record, ""
@@ -354,7 +354,7 @@ func (s *server) look(t *testing.T, p *play) {
 	words := strings.SplitN(got, " ", 8)
 	if is.state != absent {
 		owner, in := "-", "-"
-		if is.owner != nobody {
+		if is.owner != noOwner {
 			owner = name(is.owner)
 		}
 		if is.input > 0 {

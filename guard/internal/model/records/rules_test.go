@@ -6,11 +6,11 @@ import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
 type rules struct {
 	// Scripts.
 	inputIsIgnored        bool // another input gets what the record says
-	doneRunsAgain         bool // a record that is done stops nobody
+	doneRunsAgain         bool // work begins although the record is done
 	followsAtMostOnce     bool // at most once, work begins after an owner that never finished
-	refusesBesideHolder   bool // at most once, nobody waits for an owner that holds the lock
+	refusesBesideHolder   bool // at most once, a claim is refused instead of waiting for the holder
 	beginIsNotWritten     bool // work begins without a record
-	earlierIsForgotten    bool // the next owner does not learn of the one that began before
+	earlierIsForgotten    bool // the next owner does not learn of the owner that began before
 	earlierIsNotifiedOnce bool // an owner that asks again learns nothing
 	outcomeNeedsNoRecord  bool // at most once, an outcome is written although another one began since
 	holderMayOverwrite    bool // the holder overwrites the record of another owner
@@ -18,7 +18,7 @@ type rules struct {
 	failureForgetsEarlier bool // work that failed deletes the record, though another owner began before
 	lateOutcomeIsLost     bool // at most once, an outcome after the loss of the lock is not written
 	forgetsWhatRuns       bool // Forget deletes the record of an owner that holds the lock
-	forgetsWhatIsThere    bool // Forget deletes another record than the one that it names
+	forgetsWhatIsThere    bool // Forget deletes another record than the named one
 	tombstonesAreIgnored  bool // an acquire of an owner with a tombstone is heeded
 
 	// The instance.
@@ -33,14 +33,14 @@ type rules struct {
 const (
 	nothing     modeltest.Property = ""
 	invented    modeltest.Property = "a caller gets a result that no owner reported"
-	atMostOnce  modeltest.Property = "at most once, work begins although nobody knows how earlier work ended"
+	atMostOnce  modeltest.Property = "at most once, work begins although the outcome of earlier work is unknown"
 	again       modeltest.Property = "work begins although Redis, or a caller, knew a result, or beside an owner that holds the lock"
 	overwritten modeltest.Property = "an outcome changes the record of another owner"
 	unnotified  modeltest.Property = "work begins after an owner that never finished, and does not learn of it"
 	otherInput  modeltest.Property = "a claim with another input begins, or gets a result"
 	refused     modeltest.Property = "a claim is refused for work that never began, still runs under its lock, or was told to be done"
-	forgotten   modeltest.Property = "Forget deletes the record of an owner that holds the lock, or one that nobody saw"
-	unwritten   modeltest.Property = "an outcome is lost although its owner holds the lock, or, at most once, nobody began since"
+	forgotten   modeltest.Property = "Forget deletes the record of an owner that holds the lock, or a record that the operator did not see"
+	unwritten   modeltest.Property = "an outcome is lost although its owner holds the lock, or, at most once, no owner began since"
 )
 
 // breaks notes the first property that breaks.
@@ -82,7 +82,7 @@ func (s *state) checkReply(o owner, got answer) {
 	}
 }
 
-// unsure says whether there is a reason to think that somebody else ran.
+// unsure says whether another owner may have run.
 func (s *state) unsure(o owner) bool {
 	for i := range s.claims {
 		c := &s.claims[i]
@@ -106,7 +106,7 @@ func (s *state) checkOutcome(o owner, held bool, before record) {
 	}
 }
 
-// quiet says that nobody wants anything.
+// quiet says that no caller wants anything.
 func (s *state) quiet() bool {
 	for o := range s.claims {
 		if c := &s.claims[o]; c.phase != free && c.phase != ended || c.others > 0 {

@@ -34,7 +34,7 @@ func (r *rules) acquire(s *state, o owner) (a answer) {
 		s.checkReply(o, a)
 		return a
 	}
-	a.of = nobody
+	a.of = noOwner
 	earlier := s.record.fence
 	if s.record.owner == o && s.record.state == begun {
 		if earlier = s.record.before; r.earlierIsNotifiedOnce {
@@ -51,9 +51,9 @@ func (r *rules) acquire(s *state, o owner) (a answer) {
 			s.places++
 			c.place = s.places
 		}
-		if first := s.front(); s.holder == nobody && (first == o || first == nobody) {
+		if first := s.front(); s.holder == noOwner && (first == o || first == noOwner) {
 			s.admit(o)
-		} else if s.holder == nobody {
+		} else if s.holder == noOwner {
 			s.admit(first)
 			a.notified |= 1 << first
 		}
@@ -75,7 +75,7 @@ func (r *rules) acquire(s *state, o owner) (a answer) {
 // recorded is the reply where there is nothing to run.
 func (r *rules) recorded(s *state, o owner) (answer, bool) {
 	c, is := &s.claims[o], &s.record
-	a := answer{fence: is.fence, of: nobody}
+	a := answer{fence: is.fence, of: noOwner}
 	switch {
 	case is.state == absent:
 		return a, false
@@ -86,7 +86,7 @@ func (r *rules) recorded(s *state, o owner) (answer, bool) {
 		return a, !r.doneRunsAgain
 	case is.state == unkept:
 		a.kind = replyUnkept
-	case is.owner == o, !c.atMostOnce, is.owner != nobody && is.owner == s.holder && !r.refusesBesideHolder, r.followsAtMostOnce:
+	case is.owner == o, !c.atMostOnce, is.owner != noOwner && is.owner == s.holder && !r.refusesBesideHolder, r.followsAtMostOnce:
 		return a, false
 	default:
 		a.kind = replyBegun
@@ -104,12 +104,12 @@ func (s *state) admit(o owner) {
 // release ends a claim.
 func (r *rules) release(s *state, o owner) (a answer) {
 	c := &s.claims[o]
-	a.of = nobody
+	a.of = noOwner
 	r.note(s, event{what: gives, of: o, claim: *c})
 	before, held, first := s.record, s.holder == o, s.front()
 	switch {
 	case held:
-		a.kind, s.holder = replyReleased, nobody
+		a.kind, s.holder = replyReleased, noOwner
 	default:
 		a.kind = replyNotHeld
 	}
@@ -117,7 +117,7 @@ func (r *rules) release(s *state, o owner) (a answer) {
 		c.tombstone = true
 	}
 	c.place = 0
-	if next := s.front(); first != nobody && (held || first == o) && s.holder == nobody && next != nobody {
+	if next := s.front(); first != noOwner && (held || first == o) && s.holder == noOwner && next != noOwner {
 		s.admit(next)
 		a.notified |= 1 << next
 	}
@@ -153,10 +153,10 @@ func (r *rules) finish(s *state, o owner, held bool) (notified uint8) {
 		}
 	case !own || r.failureIsNotWritten:
 	case is.before > 0 && !r.failureForgetsEarlier:
-		is.state, is.fence, is.before, is.owner, is.touched = begun, is.before, 0, nobody, true
+		is.state, is.fence, is.before, is.owner, is.touched = begun, is.before, 0, noOwner, true
 		c.cleared = c.outcome == failed
 	default:
-		*is = record{owner: nobody, touched: true}
+		*is = record{owner: noOwner, touched: true}
 		c.cleared = c.outcome == failed
 	}
 	return notified
@@ -164,10 +164,10 @@ func (r *rules) finish(s *state, o owner, held bool) (notified uint8) {
 
 // forget is the command of an operator.
 func (r *rules) forget(s *state) (a answer) {
-	a.of = nobody
-	r.note(s, event{what: forgets, of: nobody, seen: s.seen})
+	a.of = noOwner
+	r.note(s, event{what: forgets, of: noOwner, seen: s.seen})
 	other := s.seen != recordID{s.record.state, s.record.fence}
-	switch runs := s.record.state == begun && s.record.owner != nobody && s.record.owner == s.holder; {
+	switch runs := s.record.state == begun && s.record.owner != noOwner && s.record.owner == s.holder; {
 	case s.record.state == absent, other && !r.forgetsWhatIsThere:
 		a.kind = replyNothingThere
 	case runs && !r.forgetsWhatRuns:
@@ -181,9 +181,9 @@ func (r *rules) forget(s *state) (a answer) {
 	return a
 }
 
-// forgive is for a record that is gone: nobody can know what it said.
+// forgive follows the loss of a record: no instance can know its text any more.
 func (s *state) forgive() {
-	s.record = record{owner: nobody}
+	s.record = record{owner: noOwner}
 	for i := range s.claims {
 		s.claims[i].cleared = true
 	}

@@ -8,7 +8,7 @@ import (
 
 const (
 	owners = 3
-	probe  = owner(owners) // of the replay only: it looks at what is left
+	probe  = owner(owners) // of the replay only: it asks in the end
 )
 
 // state is everything that matters. Fences are numbered as they are handed out; of their values
@@ -26,7 +26,7 @@ type state struct {
 	// What an operator saw, and has Redis forget. That command may arrive any number of times.
 	seen recordID
 
-	// What the properties look at, and nobody knows.
+	// What the properties look at, and no instance knows.
 	top     uint8 // the highest fence
 	flushed bool  // Redis has lost its data, tombstones included
 	broken  modeltest.Property
@@ -34,12 +34,12 @@ type state struct {
 	history *event // for the replay
 }
 
-// record is what is at the record's key.
+// record is the value of the record's key.
 type record struct {
 	state   recordState
 	fence   uint8
 	before  uint8 // of the owner that began before, and never finished
-	owner   owner // nobody: of an owner whose successor failed
+	owner   owner // noOwner: an owner whose successor failed
 	input   uint8 // 0: any
 	touched bool  // by the last command; of use for the replay only
 }
@@ -65,7 +65,7 @@ type outcome uint8
 const (
 	never outcome = iota
 	failed
-	unsure // it panicked, say: nobody knows how far it came, and its release says nothing
+	unsure // it panicked, say: its release names no outcome
 	kept
 	tooLong
 )
@@ -105,16 +105,16 @@ type claim struct {
 	left    bool  // that one has left
 	serves  bool  // the grant serves one of the others
 
-	// Commands on the wire that nobody waits for. They may arrive any number of times.
+	// Commands on the wire whose callers have left. They may arrive any number of times.
 	lateAcquire, lateRelease bool
 
 	// Redis's side.
 	place     uint8 // in the queue
 	tombstone bool
 
-	// What nobody knows.
+	// What no instance knows.
 	ran     bool // it may run
-	cleared bool // Redis knows that it failed, or somebody took the record away
+	cleared bool // Redis knows that it failed, or an operator deleted the record
 	known   bool // Redis knows its result
 	lost    bool // its lock was lost
 	told    bool // its caller was told that it is done
@@ -134,17 +134,17 @@ const (
 // owner names a claim.
 type owner int8
 
-const nobody owner = -1
+const noOwner owner = -1
 
 func begin(b budget) state {
-	return state{budget: b, holder: nobody, record: record{owner: nobody}}
+	return state{budget: b, holder: noOwner, record: record{owner: noOwner}}
 }
 
 // front is the first owner in the queue.
 func (s *state) front() owner {
-	first := nobody
+	first := noOwner
 	for o := range s.claims {
-		if c := &s.claims[o]; c.place > 0 && (first == nobody || c.place < s.claims[first].place) {
+		if c := &s.claims[o]; c.place > 0 && (first == noOwner || c.place < s.claims[first].place) {
 			first = owner(o)
 		}
 	}
@@ -166,12 +166,12 @@ func (s *state) tidy(r *rules) {
 		}
 	}
 	if s.record.state == absent {
-		s.record = record{owner: nobody}
+		s.record = record{owner: noOwner}
 	}
 	if s.seen.state == absent {
 		s.seen = recordID{}
 	}
-	if s.holder == nobody {
+	if s.holder == noOwner {
 		s.fence = 0
 	}
 }

@@ -13,7 +13,7 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("comes with another input, at most once", 0, comes(true, 2, false)),
 	can("is joined by a caller of its process", 0, (*rules).join),
 	can("is left by the caller for whom it was made", 0, (*rules).part),
-	can("goes on for those that wait", 2, (*rules).goOn),
+	can("serves the callers that wait", 2, (*rules).goOn),
 	can("asks for what it was granted", 3, (*rules).askForGrant),
 	can("asks", 5, (*rules).ask),
 	can("asks for a caller that is in front by then", 0, (*rules).askForOther),
@@ -106,7 +106,7 @@ func (r *rules) askForOther(s *state, o owner) bool {
 
 func (r *rules) askForGrant(s *state, o owner) bool { return s.holder == o && r.ask(s, o) }
 
-// ask is a round trip. An answer that takes its time is that of an owner that loses its lock.
+// ask is a round trip. A slow answer is the same as the loss of the lock.
 func (r *rules) ask(s *state, o owner) bool {
 	c := &s.claims[o]
 	if c.phase != asking {
@@ -114,8 +114,8 @@ func (r *rules) ask(s *state, o owner) bool {
 	}
 	switch a := r.acquire(s, o); a.kind {
 	case replyBegun:
-		// Whose successor failed may be one that never ran itself: then it is refused for nothing.
-		if w := s.record.owner; w != nobody && (s.holder == w || s.claims[w].told || !s.unsure(o)) {
+		// An owner that never ran may have a successor that failed: then the claim is refused needlessly.
+		if w := s.record.owner; w != noOwner && (s.holder == w || s.claims[w].told || !s.unsure(o)) {
 			s.breaks(refused)
 		}
 		c.leave(s, o)
@@ -156,7 +156,7 @@ func (r *rules) askInVain(s *state, o owner) bool {
 func (r *rules) giveUp(s *state, o owner) bool {
 	c := &s.claims[o]
 	if c.phase != asking || c.others > 1 || c.others == 1 && !c.left {
-		return false // somebody waits
+		return false // a caller waits
 	}
 	c.leave(s, o)
 	return true
@@ -204,17 +204,17 @@ func (r *rules) giveBackNoMore(s *state, o owner) bool {
 	return true
 }
 
-// lose is the end of a lease, or a DEL of the lock. Nobody need know.
+// lose is the end of a lease, or a DEL of the lock. No instance need notice.
 func (r *rules) lose(s *state, o owner) bool {
 	if s.holder != o {
 		return false
 	}
-	r.note(s, event{what: dropsLock, of: nobody})
-	s.holder, s.claims[o].lost = nobody, true
+	r.note(s, event{what: dropsLock, of: noOwner})
+	s.holder, s.claims[o].lost = noOwner, true
 	return true
 }
 
-// skip takes a claim out of the queue that nobody asks for any more.
+// skip takes a claim out of the queue whose owner has ended.
 func (r *rules) skip(s *state, o owner) bool {
 	c := &s.claims[o]
 	if c.place == 0 || c.phase != ended {
@@ -248,7 +248,7 @@ func (r *rules) lateLost(s *state, o owner) bool {
 	return were
 }
 
-// crash leaves what is on the wire there.
+// crash keeps the commands on the wire.
 func (r *rules) crash(s *state, o owner) bool {
 	c := &s.claims[o]
 	if c.dead || c.phase == free || c.phase == ended || s.budget.crashes == 0 {
@@ -267,7 +267,7 @@ func (r *rules) expire(s *state, o owner) bool {
 		return false
 	}
 	s.budget.losses--
-	r.note(s, event{what: dropsRecord, of: nobody})
+	r.note(s, event{what: dropsRecord, of: noOwner})
 	s.forgive()
 	return true
 }
@@ -277,9 +277,9 @@ func (r *rules) flush(s *state, o owner) bool {
 		return false
 	}
 	s.budget.losses--
-	r.note(s, event{what: flushes, of: nobody})
+	r.note(s, event{what: flushes, of: noOwner})
 	s.forgive()
-	s.holder, s.flushed = nobody, true
+	s.holder, s.flushed = noOwner, true
 	for i := range s.claims {
 		s.claims[i].lost = true
 		s.claims[i].place, s.claims[i].tombstone = 0, false
