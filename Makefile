@@ -56,7 +56,7 @@ mariadb: ### Install MariaDB if it is missing, for the tests of guardsql
 
 .PHONY: test
 test: ## Run all tests once, ours with the race detector, on a real redis-server
-	@echo "make test installs what is missing of redis-server, PostgreSQL, MariaDB, Chromium and promtool"
+	@echo "make test installs redis-server, PostgreSQL, MariaDB, Chromium and promtool if they are missing"
 	@$(MAKE) -j 3 test-packages test-model test-browser alerts; beside=$$?; $(MAKE) test-bench && exit $$beside
 
 .PHONY: quick
@@ -71,7 +71,7 @@ test-packages: redis postgres mariadb
 # What the oldest versions lack is found by those of go.mod; go fetches that Go by itself. Two tools
 # and the shop of guard_test.go take the Go of go.work, which is newer.
 .PHONY: floor
-floor: redis postgres mariadb ### Test guard and what is in its module on the oldest Go and go-redis, those of go.mod
+floor: redis postgres mariadb ### Test the root module on the oldest Go and go-redis, those of go.mod
 	@export GOWORK=off GOTOOLCHAIN=go$$(awk '$$1 == "go" { print $$2 }' go.mod) && \
 	$(GO) test -count=1 -parallel 4 -timeout 15m $$($(GO) list ./... | grep -v -e /redlatch$$ -e /internal/mutants$$ -e /internal/release)
 
@@ -123,7 +123,7 @@ race: redis postgres mariadb ### Hunt for rare schedules: all tests shuffled, CO
 	$(GO) test -race -count=$(COUNT) -parallel 4 -cpu 1,4 -shuffle on -timeout 60m $$($(LISTED))
 
 .PHONY: lint
-lint: ## Check style, import walls, formatting, every go.mod, and what is in the tree
+lint: ## Check style, import walls, formatting, every go.mod, sizes of files, and -run patterns
 	./scripts/tree.sh
 	$(GOLANGCI_LINT) run $$($(GO) list -m -f '{{.Dir}}/...')
 	GOWORK=off $(EACH) $(GO) mod tidy -diff

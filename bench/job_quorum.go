@@ -10,7 +10,7 @@ import (
 
 const (
 	quorumTurn = 50                   // cycles of one library at a time
-	quorumRest = 5 * time.Millisecond // after them: what goes on asynchronously is to end
+	quorumRest = 5 * time.Millisecond // after them: asynchronous work is to end
 )
 
 // quorums is one caller with a key of its own, which uses each library that has quorums, in turn.

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asyncRest is how long a release may go on, so that it is not in the way of what is compared with it.
+// asyncRest is the pause for an asynchronous release, so that it does not delay the reference.
 const asyncRest = time.Millisecond
 
 // solo is one caller with a key of its own. In turn with each cycle it runs two scripts
@@ -82,7 +82,7 @@ func ping(ctx context.Context, j job, client *redis.Client, ready func()) (repor
 	return report{Waits: h.Export()}, nil
 }
 
-// alone is one section after another without any lock: nobody makes more of them, for a
+// alone is one section after another without any lock: no caller makes more of them, for a
 // sleep takes longer than it was asked to.
 func alone(_ context.Context, j job, _ *redis.Client, ready func()) (report, error) {
 	var r report

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// ttl is for how long every library's locks live in Redis if nobody renews them.
+// ttl is how long every library's locks live in Redis without renewals.
 const ttl = 30 * time.Second
 
 // library is one instance of a lock library.

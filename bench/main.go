@@ -69,7 +69,7 @@ func parseOptions(args []string) (options, error) {
 		return o, err
 	}
 	if flags.NArg() > 0 {
-		return o, fmt.Errorf("what is %q?", flags.Arg(0))
+		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
 	if o.rounds < 1 {
 		return o, fmt.Errorf("-rounds must be at least 1, not %d", o.rounds)

@@ -51,7 +51,7 @@ func atMost(limit float64, called string, against ...string) bar {
 	return bar{limit: limit, called: called, against: against}
 }
 
-// or lets a value that is to be at most something be above it by what is noise.
+// or lets a value be above its maximum by noise.
 func (b bar) or(slack float64) bar {
 	b.slack = slack
 	return b

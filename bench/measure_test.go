@@ -19,20 +19,20 @@ func TestMeasure_Bars(t *testing.T) {
 		value float64
 		met   bool
 	}{
-		"the value itself":                     {atLeast(30, ""), 30, true},
-		"not reached":                          {atLeast(31, ""), 30, false},
-		"ratios are taken in each round":       {atLeast(3, "redsync", "redsync"), 8, true},
-		"of the best in each round":            {atLeast(3.1, "best", "redsync", "other"), 3, false},
-		"what is above by noise is met":        {atMost(1, "redsync", "redsync").or(20), 8, true},
-		"and by more is not":                   {atMost(1, "redsync", "redsync").or(19), 8, false},
-		"the best of what is small is smaller": {atMost(10, "best", "redsync", "other"), 15, false},
+		"the value itself":                         {atLeast(30, ""), 30, true},
+		"not reached":                              {atLeast(31, ""), 30, false},
+		"ratios are taken in each round":           {atLeast(3, "redsync", "redsync"), 8, true},
+		"of the best in each round":                {atLeast(3.1, "best", "redsync", "other"), 3, false},
+		"above by noise is met":                    {atMost(1, "redsync", "redsync").or(20), 8, true},
+		"and by more is not":                       {atMost(1, "redsync", "redsync").or(19), 8, false},
+		"the best of small values is the smallest": {atMost(10, "best", "redsync", "other"), 15, false},
 	} {
 		value, met, ok := c.bar.judge(m)
 		require.True(t, ok, name)
 		assert.InDelta(t, c.value, value, 1e-9, name)
 		assert.Equal(t, c.met, met, name)
 	}
-	_, _, ok := atLeast(1, "nobody", "nobody").judge(m)
+	_, _, ok := atLeast(1, "none", "none").judge(m)
 	assert.False(t, ok, "nothing to compare with")
 	_, _, ok = atLeast(1, "").judge(&measure{})
 	assert.False(t, ok, "nothing measured")
@@ -48,7 +48,7 @@ func TestMeasure_Fairness(t *testing.T) {
 	}
 	assert.InDelta(t, 1, fairness([]int64{7, 7}, []int64{7, 7}), 1e-9, "all got the same")
 	assert.InDelta(t, 0.25, fairness([]int64{0, 9}, []int64{0, 0}), 1e-9, "one of four got everything")
-	assert.InDelta(t, 0, fairness([]int64{0, 0}), 0, "nobody got anything")
+	assert.InDelta(t, 0, fairness([]int64{0, 0}), 0, "no caller got anything")
 }
 
 func TestMeasure_Handovers(t *testing.T) {

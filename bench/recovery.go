@@ -21,7 +21,7 @@ func newRecovery(s *scenario, after string) recovery {
 	}
 }
 
-// outage is when nobody could have a lock, from when on they could, and until when it was
+// outage is when no caller could have a lock, from when on they could, and until when it was
 // looked at.
 type outage struct{ down, back, end time.Time }
 

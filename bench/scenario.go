@@ -26,7 +26,7 @@ type result struct {
 
 // The scenarios, in the order of the table.
 var scenarios = []*scenario{
-	{"solo", "one goroutine, a key that nobody else wants", runSolo, true},
+	{"solo", "one goroutine, a key of its own", runSolo, true},
 	{"distinct", "one process, each goroutine has a key of its own", runDistinct, true},
 	{"network", "Redis is 1 ms away, 8 goroutines with keys of their own", runNetwork, false},
 	{"many", "100 processes, each has 2 goroutines with keys of their own", runMany, true},
@@ -40,7 +40,7 @@ var scenarios = []*scenario{
 	{"limits", "one key that several hold at once, beside a plain lock, 1 ms section", runLimits, false},
 	{"recovery", "after a fault, until callers have their locks again", runRecovery, false},
 	{"replicas", "what waiting for replicas costs", runReplicas, false},
-	{"quorum", "a quorum of 5 servers, one goroutine, a key that nobody else wants", runQuorum, false},
+	{"quorum", "a quorum of 5 servers, one goroutine, a key of its own", runQuorum, false},
 }
 
 const warmup = 300 * time.Millisecond

@@ -67,7 +67,7 @@ func runDistinct(ctx context.Context, b *bench, s *scenario) (result, error) {
 	return r, err
 }
 
-// tuned names what is measured with the options that make a library fast.
+// tuned marks measures with the options that make a library fast.
 const tuned = ", tuned"
 
 // runNetwork measures a process whose Redis is far, so that round trips count.

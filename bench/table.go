@@ -53,7 +53,7 @@ func (m *measure) verdict(b bar) []string {
 	return []string{ratio, b.String(), verdict}
 }
 
-// formatTable gives a table in Markdown that can be read as it is. What is a number is set to the right.
+// formatTable returns a table in Markdown that can be read as it is. Numbers are set to the right.
 func formatTable(table [][]string, isNumber func(column int) bool) string {
 	widths := make([]int, len(table[0]))
 	for _, row := range table {

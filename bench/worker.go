@@ -78,7 +78,7 @@ func doJob(stdin io.Reader, stdout io.Writer) error {
 	return json.NewEncoder(stdout).Encode(r)
 }
 
-// client is one of the job's server, or of the one that its sentinels know.
+// client is one of the job's server, or of the server that its sentinels know.
 func (j job) client() *redis.Client {
 	if len(j.Watched) > 0 {
 		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: j.Watched})

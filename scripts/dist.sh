@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the files of a release in dist: the command for each platform with completion and manual pages, a bill
-# of materials, checksums. The tree is that of the tags, and they are pushed: Go reads the version of the
+# of materials, checksums. The tree is at the tags, and they are pushed: Go reads the version of the
 # command from its tag, and gets the root module as go install does.
 #
 #	scripts/dist.sh v0.1.0

@@ -14,12 +14,12 @@ promtool) package=prometheus brew=prometheus apk=prometheus by_hand="Prometheus 
 mariadb-server) brew=mariadb apk=mariadb by_hand="MariaDB by hand (https://mariadb.org/download)" ;;
 chromium) brew="--cask chromium" apk=chromium by_hand="Chromium by hand (https://www.chromium.org/getting-involved/download-chromium)" ;;
 *)
-	echo "install: what is '$command'?" >&2
+	echo "install: unknown package '$command'" >&2
 	exit 2
 	;;
 esac
 
-# sudo asks on the terminal, if somebody is there to type a password.
+# sudo asks for a password only on a terminal.
 ask=-n
 if [ -t 0 ]; then ask=; fi
 

@@ -21,7 +21,7 @@ func BenchmarkObserver(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			o := c.observer
 			if o == nil {
-				b.Skip("nobody to call")
+				b.Skip("no observer")
 			}
 			l := guard.Lock{Name: "order", Key: "order:42"}
 			b.ReportAllocs()

@@ -23,7 +23,7 @@ type hold struct {
 	labels  *labels
 	span    trace.Span
 	begun   time.Time
-	mark    mark // as what is in the way of others
+	mark    mark // as an obstacle of other callers
 
 	mu      sync.Mutex
 	open    int   // calls that have not ended; 0 = the hold has ended

@@ -123,7 +123,7 @@ func TestReentry_IsNotWaiting(t *testing.T) {
 	assert.Equal(t, []int64{1, 0}, waiting)
 }
 
-// The hold goes on until its last handle is released, and so does the span.
+// The hold and its span end when the last handle is released.
 func TestReentry_LastHandleEndsTheHold(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		outer, err := g.Acquire(t.Context(), order)

@@ -52,7 +52,7 @@ func newLabels(id labelID) *labels {
 	return l
 }
 
-// counted gives the attributes of what is counted.
+// counted returns the attributes of a counter.
 func (l *labels) counted(errorType string) []metric.AddOption {
 	if errorType == "" && l.add != nil {
 		return l.add

@@ -176,7 +176,7 @@ func TestLink_MetadataMakesRoom(t *testing.T) {
 		assert.Equal(t, text, got, "the text comes back as it was")
 	}
 	_, err := g.Acquire(ctx, order, tracing.Metadata(ctx, strings.Repeat("x", 256+1)))
-	assert.ErrorContains(t, err, "Metadata", "what is too long stays an error")
+	assert.ErrorContains(t, err, "Metadata", "a text that is too long stays an error")
 }
 
 func TestLink_Traceparent(t *testing.T) {
@@ -211,7 +211,7 @@ func (unsampledHolds) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampl
 	return sdktrace.SamplingResult{Decision: decision, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
 }
 
-// A span that is recorded and not sampled is exported by nobody: a link to it would lead nowhere.
+// A span that is recorded and not sampled is not exported: a link to it would lead nowhere.
 func TestSampled_HoldsThatAreNotSampledAreNotLinked(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(
@@ -246,7 +246,7 @@ func TestSampled_WorkIsSampledAsItsHold(t *testing.T) {
 }
 
 // The end of a hold is reported late: after that of the next one, and when a caller waits for the
-// key anew. What is in the way of that wait is linked to all the same.
+// key anew. The hold in the way of that wait is linked to all the same.
 func TestBlocker_EndsThatAreReportedLateAreLinked(t *testing.T) {
 	r := newEnv()
 	lock := guard.Lock{Name: "order", Key: "order"}

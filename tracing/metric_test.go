@@ -254,7 +254,7 @@ func TestSpan_ErrorTextsAreNotRecorded(t *testing.T) {
 	})
 }
 
-// A point of a histogram leads to the span of one that made it, also where another
+// A point of a histogram leads to the span of a call that made it, also where another
 // observer has spans of its own for the same lock.
 func TestMetric_Exemplars(t *testing.T) {
 	t.Parallel()

@@ -94,7 +94,7 @@ func (m *metrics) enabled(ctx context.Context) bool {
 	return m.wait.Enabled(ctx) || m.hold.Enabled(ctx) || m.active.Enabled(ctx) || m.waiting.Enabled(ctx)
 }
 
-// made gives the instrument that a Meter made, or if there is none one that does nothing.
+// made returns the instrument of a Meter, or an instrument that does nothing if the Meter failed.
 func made[T any](nothing T) func(instrument T, err error) T {
 	return func(instrument T, err error) T {
 		if err != nil {

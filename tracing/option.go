@@ -38,7 +38,7 @@ type option func(*config)
 func (o option) apply(c *config) { o(c) }
 
 // WithTracerProvider sets where spans go. The default, also for nil, is the global
-// provider; one that is set later counts, too.
+// provider, also if that is set later.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return option(func(c *config) {
 		if p != nil {
@@ -48,7 +48,7 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 }
 
 // WithMeterProvider sets where metrics go. The default, also for nil, is the global
-// provider; one that is set later counts, too.
+// provider, also if that is set later.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return option(func(c *config) {
 		if p != nil {

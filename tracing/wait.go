@@ -67,7 +67,7 @@ func (o *observer) counting(w *wait, counted bool) *wait {
 	return w
 }
 
-// begun puts onto the span what is known from the start.
+// begun sets the attributes that are known from the start.
 func (w *wait) begun(ctx context.Context, o *observer, l guard.Lock) {
 	if !w.span.IsRecording() {
 		return
@@ -132,8 +132,8 @@ func (w *wait) describe(r guard.WaitResult, failure string) {
 	w.span.SetAttributes(attributes...)
 }
 
-// link links to the hold that was waited for: the last one that this process knows,
-// and the one that the lock's metadata names.
+// link links to the hold that was waited for: the last hold that this process knows,
+// and the hold that the lock's metadata names.
 func (w *wait) link(r guard.WaitResult, inTheWay trace.SpanContext) {
 	if !r.Queued && !errors.Is(r.Err, guard.ErrBusy) {
 		return // nothing was in the way

@@ -162,7 +162,7 @@ func TestLink_EachCallerLinksToTheHold(t *testing.T) {
 func TestLink_EndedHoldsAreNotLinked(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
-	earlier := r.WaitStart(t.Context(), lock) // keeps what is known of the key alive
+	earlier := r.WaitStart(t.Context(), lock) // keeps the state of the key alive
 	hold := guard.Hold{Fence: 1, Depth: 1}
 	r.HoldEnd(r.HoldStart(t.Context(), lock, hold), lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
 	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})

@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// ttl is for how long every library's locks live in Redis if nobody renews them.
+// ttl is how long every library's locks live in Redis without renewals.
 const ttl = 2 * time.Second
 
 const ours = "redlatch"

@@ -60,7 +60,7 @@ func parseOptions(args []string) (options, error) {
 	o.libraries = strings.Split(*among, ",")
 	switch {
 	case flags.NArg() > 0:
-		return o, fmt.Errorf("what is %q?", flags.Arg(0))
+		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	case o.rounds < 1:
 		return o, fmt.Errorf("-rounds must be at least 1, not %d", o.rounds)
 	}

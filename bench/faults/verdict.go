@@ -68,7 +68,7 @@ func (s *scene) verdict(first, second call) verdict {
 	return v
 }
 
-// Within a tie, two workers do not do one thing before the other every time. What is noticed only
+// Within a tie, two workers do not do one thing before the other every time. A loss that is noticed only
 // when Redis is back, is noticed when others ask again, too.
 const (
 	tie     = ttl / 15

@@ -96,7 +96,7 @@ func (w *witness) hear(library string, e event) {
 	}
 }
 
-// of gives what is known of a call. Once its worker says no more, nothing changes it.
+// of returns the state of a call. It does not change after the worker's last word.
 func (w *witness) of(library string, number int) call {
 	w.mu.Lock()
 	defer w.mu.Unlock()

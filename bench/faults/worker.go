@@ -118,7 +118,7 @@ func (t task) do(in io.Reader, out io.Writer) error {
 		}
 		w.obey(o)
 	}
-	return lines.Err() // the process ends: nobody waits for calls that hang
+	return lines.Err() // the process ends, and does not wait for calls that hang
 }
 
 func (w *worker) obey(o order) {
@@ -169,7 +169,7 @@ func (w *worker) call(ctx context.Context, r *running, o order) {
 	w.tell(event{Call: o.Call, Kind: begun, Fence: held.fence})
 	lost := false
 	for end := time.Now().Add(o.Work); !lost && time.Now().Before(end); {
-		// A process that is stopped is nearly always stopped after this look, and goes on with a write.
+		// A process that is stopped is nearly always stopped after this look, and continues with a write.
 		lost = held.ctx.Err() != nil
 		<-r.heard
 		if lost {

@@ -14,7 +14,7 @@ type Recorder interface {
 	// Recorded returns which record a key has. It changes nothing.
 	Recorded(ctx context.Context, key string) (RecordID, error)
 
-	// Forget deletes the record of a key if it is still the one that is named. It changes nothing while the
+	// Forget deletes the record of a key if it is still the named one. It changes nothing while the
 	// owner that began holds the key.
 	Forget(ctx context.Context, f Forget) (ForgetStatus, error)
 }
@@ -50,7 +50,7 @@ const (
 	RecordBegun                         // it began; nothing is known of its end
 	RecordDone                          // it has a result
 	RecordNotKept                       // it was done, its result was not kept
-	RecordDamaged                       // what is there is no record: the store cannot read it
+	RecordDamaged                       // the value is no record: the store cannot read it
 	RecordOtherInput                    // ClaimRecorded: another input had it; there is no Result
 )
 

@@ -17,7 +17,7 @@ import (
 // callers run it on their own goroutines, and leave when their context ends. The command may
 // be executed all the same. Each ctx has a deadline.
 type Store interface {
-	// Acquire takes the lock of c.Key for c.Owner when it is free and nobody waits in
+	// Acquire takes the lock of c.Key for c.Owner when it is free and no claim waits in
 	// front. Asked again by the holder, or by the owner that the lock was granted to, it
 	// confirms the hold: the same fence, and at least c.TTL left. When the lock is busy and
 	// c.Queue is set, the owner waits in the store's queue, at c.Ticket if it has one. For
@@ -64,7 +64,7 @@ type LimitChecker interface {
 }
 
 // ServerNamer is a Store on several servers that fail apart, such as the nodes of a cluster.
-// Server names the one that has a key, as far as that is known here; "" is any. It answers
+// Server names the server of a key, if known; "" is any. It answers
 // at once, and sends nothing. A Guard that got no answer for a key expects none for the other
 // keys of that server, see guard.FailOpen.
 type ServerNamer interface {
@@ -125,11 +125,11 @@ type ClaimReply struct {
 	Owner      string        // held: the token in the store, if it is not the claim's
 	Fence      uint64        // held: above all earlier ones of the key, local hand-overs included
 	FenceAhead bool          // held: Fence is ahead of the store's clock
-	Remaining  time.Duration // busy: what is left of the holder's ttl; years if it has none
+	Remaining  time.Duration // busy: the rest of the holder's ttl; years if it has none
 	Holder     string        // busy: the holder's Metadata
 	Ticket     uint64        // busy and queued: the owner's place in the queue
 	Ahead      int           // busy and queued: how many owners have lower tickets
-	Done       bool          // busy: nobody holds it, but the MinHold of the last hold has not ended; for every limit of the claim
+	Done       bool          // busy: it has no holder, but the MinHold of the last hold has not ended; for every limit of the claim
 	Limit      Limit         // busy: the strictest limit of the holders, if it is a number; else Exclusive
 	Earlier    uint64        // held, with Once: the fence of the owner that began before, and never finished; 0 = none
 	Record     *Record       // recorded
@@ -184,7 +184,7 @@ const (
 )
 
 // ErrNotSent may be in the error of a call that ended without an answer: the command has not
-// taken effect, and will not. What is given up then needs no tombstone.
+// taken effect, and will not. A claim that is given up then needs no tombstone.
 var ErrNotSent = errors.New("not sent")
 
 // RefusedError is a Store's word that it answered, that nothing was done, and that asking again is of no
@@ -193,7 +193,7 @@ var ErrNotSent = errors.New("not sent")
 // pass (memory full, a failed snapshot, a password that rotates, a proxy's error) is not one.
 type RefusedError struct{ Err error }
 
-// Error is that of Err.
+// Error returns the text of Err.
 func (e *RefusedError) Error() string {
 	if e.Err == nil {
 		return "refused"

@@ -47,8 +47,8 @@ func ExampleLose() {
 	// Output:
 }
 
-// A test of code that nests locks fails if it does so in two orders, also when nobody waited
-// for anybody in this run.
+// A test of code that nests locks fails if it does so in two orders, also when no caller had to wait
+// in this run.
 func ExampleOrder() {
 	_ = func(t *testing.T) {
 		g := guardtest.NewMemoryGuard(t, guard.Observe(guardtest.Order(t)))

@@ -17,7 +17,7 @@ type memoryHolder struct {
 	metadata string
 	since    time.Time // when it was granted
 	expires  time.Time
-	revoked  bool // nobody may renew the hold any more
+	revoked  bool // renewals of the hold fail
 }
 
 func (h *memoryHolder) extend(at time.Time, ttl time.Duration) {

@@ -86,7 +86,7 @@ func TestMemoryGuard_LoseNeedsAGuardOfThisPackage(t *testing.T) {
 	}
 }
 
-// A claim without a subscription asks each second. The store in memory skips one that has
+// A claim without a subscription asks each second. The store in memory skips a claim that has
 // stopped, as Redis does.
 func TestUnsubscribed_AClaimWithoutASubscriptionThatStoppedAskingIsPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

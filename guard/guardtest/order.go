@@ -91,7 +91,7 @@ func (o *order) HoldStart(ctx context.Context, l guard.Lock, _ guard.Hold) conte
 func (o *order) WaitStart(ctx context.Context, l guard.Lock) context.Context {
 	around := heldIn(ctx)
 	if _, ok := guard.Held(ctx, guard.Key(l.Key)); ok || slices.ContainsFunc(around, func(h guard.Lock) bool { return h.Key == l.Key }) {
-		return ctx // re-entry waits for nobody
+		return ctx // re-entry does not wait
 	}
 	for _, h := range around {
 		o.nested(h, l)

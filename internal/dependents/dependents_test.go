@@ -17,7 +17,7 @@ import (
 
 const module = "github.com/redlatch/redlatch"
 
-// A program of somebody else imports guard only. go mod tidy then changes go-redis, and what go-redis
+// A user's program imports guard only. go mod tidy then changes go-redis, and what go-redis
 // and guard's own tests require; nothing that the program uses besides.
 func TestDependents_ImportOfGuardBringsGoRedisOnly(t *testing.T) {
 	u := newUser(t)

@@ -155,7 +155,7 @@ func (s *server) awaitReady() error {
 
 func (s *server) stop() {
 	if s.cmd != nil {
-		_ = s.cmd.Process.Signal(syscall.SIGKILL) // at once; nobody needs the data
+		_ = s.cmd.Process.Signal(syscall.SIGKILL) // at once; the data is not needed
 		_ = s.cmd.Wait()
 	}
 	_ = os.RemoveAll(s.dir)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// rule is one that only real processes and real faults show when it is broken.
+// rule is a rule that only real processes and real faults show to be broken.
 type rule struct {
 	name     string
 	file     string // from the root; was is in it once

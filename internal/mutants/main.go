@@ -144,7 +144,7 @@ type score struct {
 }
 
 // add counts a mutant. by is the test that noticed it, "" if none did, and said its output. A mutant whose tests end
-// with another error counts as one that survived.
+// with another error counts as a survivor.
 func (s *score) add(id, by, said string, took time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

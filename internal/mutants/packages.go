@@ -53,10 +53,10 @@ var far = map[string][]string{
 	"./middleware/internal/tasklock": {"./middleware/asynq", "./middleware/watermill", "./middleware/river"},
 }
 
-// files has patterns for packages that are kits of tests, but for these files.
+// files has patterns for the files of kits that are tried, too.
 var files = map[string]string{"./guard/guardtest": "/memory"}
 
-// packagesOf lists what is tried. The tests of a package are near; if it has none, those of its importers are.
+// packagesOf lists the packages to try. The tests of a package are near; if it has none, those of its importers are.
 func packagesOf(ctx context.Context, root string) (all []pkg, err error) {
 	listed, err := list(ctx, root)
 	if err != nil {

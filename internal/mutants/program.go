@@ -21,7 +21,7 @@ type tree struct {
 	replaced  map[string]string // see go help build, -overlay
 	tests     map[string]string // by package
 
-	starting sync.Mutex // a program that starts would inherit one that is written, which then could not start
+	starting sync.Mutex // a program that starts would inherit the file of a program that is being written, which then could not start
 }
 
 func newTree(root string) (*tree, error) {

@@ -46,7 +46,7 @@ var shared struct {
 }
 
 // Start gives the data source of a PostgreSQL that stops when tb ends. With DATABASE_URL it is that
-// one, which goes on. Without PostgreSQL's programs, tb is skipped, or fails if the environment has
+// one, which stays. Without PostgreSQL's programs, tb is skipped, or fails if the environment has
 // REDLATCH_REQUIRE_POSTGRESQL=1.
 func Start(tb testing.TB) (dataSource string) {
 	tb.Helper()
@@ -159,13 +159,13 @@ func (s *server) dataSource() string { return "host=" + s.dir + " user=test dbna
 
 func (s *server) stop() {
 	if s.cmd != nil {
-		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // at once; nobody needs the data
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // at once; the data is not needed
 		_ = s.cmd.Wait()
 	}
 	_ = os.RemoveAll(s.dir)
 }
 
-// find looks where Debian and Homebrew put what is not for everybody's PATH.
+// find looks where Debian and Homebrew put programs that are not in the PATH.
 func find(program string) (string, error) {
 	if path, err := exec.LookPath(program); err == nil {
 		return path, nil

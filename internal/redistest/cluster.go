@@ -241,7 +241,7 @@ func awaitPrimary(tb testing.TB, find func() *Server, not *Server) *Server {
 		return nil
 	})
 	if err != nil {
-		tb.Fatal("redistest: nobody else became the primary")
+		tb.Fatal("redistest: no other server became the primary")
 	}
 	return primary
 }

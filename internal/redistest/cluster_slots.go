@@ -90,7 +90,7 @@ func (m *Migration) Move(tb testing.TB, keys ...string) int {
 	return len(keys)
 }
 
-// Finish moves what is left and hands the slot over. Nodes that do not hear of it
+// Finish moves the other keys and hands the slot over. Nodes that do not hear of it
 // at once answer with MOVED.
 func (m *Migration) Finish(tb testing.TB) {
 	tb.Helper()

@@ -2,7 +2,7 @@
 // network between them and their clients on purpose.
 //
 // [Start] gives a test a server of its own, which it may pause, kill and
-// restart. [Shared] gives all tests of a package one server that nobody may
+// restart. [Shared] gives all tests of a package one server that no test may
 // break. [NewProxy] stands between a client and a server and loses replies,
 // delays requests, cuts connections or falls silent.
 //

@@ -161,7 +161,7 @@ func (p *Proxy) Heal() {
 	p.cut = false
 }
 
-// Redirect connects what is accepted from now on with another server, as a name that moves to a
+// Redirect connects new connections with another server, as a name that moves to a
 // promoted replica does. Connections that there are stay: Cut ends them.
 func (p *Proxy) Redirect(targetAddr string) {
 	p.mu.Lock()

@@ -15,7 +15,7 @@ func (p *Proxy) Delay(d time.Duration) {
 }
 
 // HalfOpen stops all bytes on the connections that there are, for good: they stay
-// open, and nobody learns anything. New ones work.
+// open, and neither side notices. New ones work.
 func (p *Proxy) HalfOpen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

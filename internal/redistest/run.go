@@ -28,7 +28,7 @@ var shared struct {
 
 // Shared returns the server that all tests of the package share. The first call
 // starts it; Run stops it. A test on it uses keys of its own, and leaves the
-// server as it is: one that pauses or kills a server calls Start.
+// server as it is: a test that pauses or kills a server calls Start.
 func Shared(tb testing.TB) *Server {
 	tb.Helper()
 	binary := find(tb)
@@ -70,7 +70,7 @@ func Run(m *testing.M, ignorePrefixes ...string) int {
 	code := m.Run()
 	err := finishShared(code == 0, ignorePrefixes)
 	// Fuzzing leaves goroutines of the testing package itself, and after a
-	// failure what is left is noise.
+	// failure the leftovers are noise.
 	if err == nil && code == 0 && !fuzzing() {
 		err = checkGoroutines()
 	}
@@ -161,7 +161,7 @@ func leftKeys(ctx context.Context, c *redis.Client, ignorePrefixes []string) ([]
 	return left, it.Err()
 }
 
-// mayStay says which keys a finished lock leaves for a while: what is known of its owners that have ended.
+// mayStay returns whether a finished lock may leave a key for a while: the owners that have ended.
 func mayStay(ctx context.Context, c *redis.Client, key string) (bool, error) {
 	kind, err := c.Type(ctx, key).Result()
 	if err != nil || kind == "none" {

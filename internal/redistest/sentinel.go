@@ -105,7 +105,7 @@ func (s *Sentinel) complete(ctx context.Context) error {
 	return nil
 }
 
-// Servers are those with the data, whichever is the primary. One that is restarted is a
+// Servers are those with the data, whichever is the primary. A restarted server is a
 // primary at first, whatever it was before.
 func (s *Sentinel) Servers() []*Server { return s.data }
 
@@ -186,7 +186,7 @@ func (s *Sentinel) DownAfter(tb testing.TB, d time.Duration) {
 }
 
 // AwaitAgreement waits until every sentinel sends clients to the same server. A client of
-// one that lags goes to the former primary, if that is there.
+// a lagging sentinel goes to the former primary, if that runs.
 func (s *Sentinel) AwaitAgreement(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)

@@ -21,7 +21,7 @@ func sysProcAttr() *syscall.SysProcAttr {
 const stopPatience = 10 * time.Second
 
 // Stop suspends a process, and returns when all of its threads stand still. The signal
-// alone takes its time: on a busy machine a thread goes on for some milliseconds.
+// alone takes its time: on a busy machine a thread runs for some milliseconds more.
 func Stop(p *os.Process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err

@@ -66,7 +66,7 @@ func TestRelease_OneVersionAndATagForEachModule(t *testing.T) {
 	c.refuses(t, "not clean", tag)
 }
 
-// What is not tagged yet has no users that a change could surprise.
+// A version without a tag has no users that a change could surprise.
 func TestRelease_ChangelogBeginsWithTheNextVersion(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestRelease_ChangelogBeginsWithTheNextVersion(t *testing.T) {
 	}
 }
 
-// treeCopy is a repository of what is in this one.
+// treeCopy is a repository with the files of this one.
 type treeCopy struct{ dir string }
 
 func newCopy(t *testing.T) *treeCopy {

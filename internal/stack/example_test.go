@@ -34,7 +34,7 @@ func tenantOf(ctx context.Context) (string, bool) {
 func tenantOrder(r *http.Request) (string, error) {
 	tenant, ok := tenantOf(r.Context())
 	if !ok {
-		return "", errors.New("nobody is signed in") // answered 500: authentication has let it pass
+		return "", errors.New("not signed in") // answered 500: authentication has let it pass
 	}
 	return guard.JoinKey("tenant", tenant, "order", r.PathValue("id")), nil
 }

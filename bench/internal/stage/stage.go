@@ -14,7 +14,7 @@ import (
 // Stage is the testing.TB that redistest wants, outside of a test. Its methods may be
 // called from any goroutine, Fatalf only from that of play.
 type Stage struct {
-	testing.TB // nil: redistest calls nothing but what is below
+	testing.TB // nil: redistest calls only the methods below
 
 	mu       sync.Mutex // protects what follows
 	cleanups []func()

@@ -20,13 +20,13 @@ var limitContract = []contractRow{
 	{"the strictest one inside rules", (*storeTest).limitStrictest},
 	{"an exclusive lock is alone", (*storeTest).limitExclusive},
 	{"each hold has a ttl of its own", (*storeTest).limitLapse},
-	{"a renewal revives nobody", (*storeTest).limitNotRevived},
+	{"a renewal revives no hold", (*storeTest).limitNotRevived},
 	{"asking again confirms the hold", (*storeTest).limitAgain},
 	{"fences grow, of readers and of writers", (*storeTest).limitFences},
 	{"a release that runs twice frees one", (*storeTest).limitReleaseTwice},
-	{"one that is given up leaves nothing", (*storeTest).limitGivenUp},
-	{"nobody passes a writer that waits", (*storeTest).limitNobodyPasses},
-	{"a writer that gives up keeps nobody out", (*storeTest).limitWriterLeaves},
+	{"a claim that is given up leaves nothing", (*storeTest).limitGivenUp},
+	{"no reader passes a writer that waits", (*storeTest).limitWriterIsNotPassed},
+	{"a writer that gives up keeps no reader out", (*storeTest).limitWriterLeaves},
 	{"readers that wait together start together", (*storeTest).limitTogether},
 	{"a dead writer in front is passed over", (*storeTest).limitDeadFront},
 	{"an exclusive claim does not wait for the dead", (*storeTest).limitDeadHolders},
@@ -213,7 +213,7 @@ func (s *storeTest) limitGivenUp() {
 	s.gets(s.limited("x", 1, guardstore.Exclusive))
 }
 
-func (s *storeTest) limitNobodyPasses() {
+func (s *storeTest) limitWriterIsNotPassed() {
 	x := s.listen("x")
 	a := s.gets(s.limited("a", 1, guardstore.Unlimited))
 	writer := queued(s.limited("x", 1, guardstore.Exclusive))

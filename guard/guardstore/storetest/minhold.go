@@ -35,7 +35,7 @@ func (s *storeTest) free(owner string, within time.Duration) guardstore.Grant {
 const leftOfMinHold = 900 * time.Millisecond
 
 // busyAfter is the reply to an owner after a release with a MinHold of a second. A quorum's
-// release may still be on its way to a minority: what is left is that of the hold then.
+// release may still be on its way to a minority: Remaining is that of the hold then.
 func (s *storeTest) busyAfter(owner string) guardstore.ClaimReply {
 	for end := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
 		if r := s.busy(owner); r.Remaining <= time.Second || time.Now().After(end) {
@@ -135,7 +135,7 @@ func (s *storeTest) minHoldQueue() {
 		if r = s.queue("b-1", b); r.Status == guardstore.ClaimHeld {
 			return
 		}
-		s.check(time.Now().Before(end), "nobody gets it")
+		s.check(time.Now().Before(end), "no owner gets it")
 	}
 	s.Fatal("c-1 got it before b-1")
 }

@@ -19,14 +19,14 @@ func TestQueue(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 var queueContract = []contractRow{
 	{"who waits has a place and keeps it", (*storeTest).places},
 	{"a release grants to the first in the queue", (*storeTest).grant},
-	{"a grant that is not taken up goes on", (*storeTest).grantNotTakenUp},
-	{"a release passes over whom nobody listens for", (*storeTest).nobodyListens},
+	{"a grant that is not taken up passes to the next claim", (*storeTest).grantNotTakenUp},
+	{"a release passes over a claim without a listener", (*storeTest).noListener},
 	{"a claim without a subscription gets its turn while it asks", (*storeTest).unsubscribed},
-	{"a crash is no reason to wait for whom nobody listens for", (*storeTest).nobodyListensAfterACrash},
+	{"a crash is no reason to wait for a claim without a listener", (*storeTest).noListenerAfterACrash},
 	{"who comes to be in front is notified", (*storeTest).front},
 	{"claims that wait get the key when a MinHold has ended, in order", (*storeTest).minHoldQueue},
 	{"a waiter that was given up is out", (*storeTest).waiterGivenUp},
-	{"a grant that was given up goes on", (*storeTest).grantGivenUp},
+	{"a grant that was given up passes to the next claim", (*storeTest).grantGivenUp},
 }
 
 // The queue's part of the contract. Owners are named for their instance: "a-1" is one of
@@ -197,7 +197,7 @@ func (s *storeTest) unsubscribed() {
 	s.comesInTime("a-2", 0) // mute-2 asks no more
 }
 
-func (s *storeTest) nobodyListens() {
+func (s *storeTest) noListener() {
 	s.listen("a")
 	s.listen("b")
 	x := s.hold("x-1", contractTTL)
@@ -208,8 +208,8 @@ func (s *storeTest) nobodyListens() {
 	s.comesInTime("a-1", 0)
 }
 
-// nobodyListensAfterACrash is the same for the reply to an acquire that finds the lock free.
-func (s *storeTest) nobodyListensAfterACrash() {
+// noListenerAfterACrash is the same for the reply to an acquire that finds the lock free.
+func (s *storeTest) noListenerAfterACrash() {
 	for _, instance := range []string{"a", "b", "c"} {
 		s.listen(instance)
 	}

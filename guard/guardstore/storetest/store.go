@@ -350,7 +350,7 @@ func (s *storeTest) endsWithItsContext() {
 			select {
 			case <-returned:
 			case <-time.After(callEnd):
-				s.Fatalf("%s goes on for more than %v after the end of its ctx", name, callEnd)
+				s.Fatalf("%s runs for more than %v after the end of its ctx", name, callEnd)
 			}
 		}
 	}
@@ -385,5 +385,5 @@ func (s *storeTest) race() {
 		wg.Go(func() { contend(fmt.Sprint("owner", i)) })
 	}
 	wg.Wait()
-	s.check(taken.Load() > 0, "nobody got it")
+	s.check(taken.Load() > 0, "no owner got it")
 }

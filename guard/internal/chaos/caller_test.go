@@ -179,9 +179,9 @@ func (h *hold) byHand(ctx context.Context) (err error, returned bool) {
 	err = l.Release(release)
 	switch {
 	case errors.Is(err, guard.ErrStore):
-		return nil, true // held to the end, although nobody confirmed that it was given back
+		return nil, true // held to the end, although Redis did not confirm the release
 	case err != nil && release.Err() != nil && !errors.Is(err, guard.ErrLost):
-		return err, false // nobody waited for the last word
+		return err, false // the caller did not wait for the last word
 	}
 	return err, true
 }
@@ -220,7 +220,7 @@ func (h *hold) believe() bool {
 }
 
 func (h *hold) send() {
-	l := h.lease // a copy: the worker goes on
+	l := h.lease // a copy: the worker changes it
 	h.w.send(event{Kind: working, Lease: &l})
 }
 
@@ -296,7 +296,7 @@ type plan struct {
 	timeout  time.Duration // of the context; 0 = none
 	cancel   time.Duration // cancel it after that; 0 = never
 	duration time.Duration // of the work
-	stubborn bool          // it goes on whatever happened
+	stubborn bool          // it works on after a loss
 	ending   func()        // a panic or Goexit
 }
 
@@ -355,7 +355,7 @@ func (p *plan) drawWait(rng *rand.Rand) {
 func (p *plan) drawWork(rng *rand.Rand) {
 	ttl := p.lease.TTL
 	switch n := rng.IntN(1000); {
-	case n < 600: // none: what is measured is the lock
+	case n < 600: // none: only the lock takes time
 	case n < 900:
 		p.duration = upTo(rng, 5*time.Millisecond)
 	case n < 980:

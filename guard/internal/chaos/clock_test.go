@@ -27,7 +27,7 @@ const (
 	clockFile = "clock"                 // in the directory of each server
 )
 
-// A sentinel keeps the machine's clock: what it is for is not what is tested here.
+// A sentinel keeps the machine's clock: these tests are not about Sentinel.
 const clockWrapper = `#!/bin/sh
 for word; do
   [ "$word" = --sentinel ] && exec '%[1]s' "$@"
@@ -100,7 +100,7 @@ func (c *serverClock) set(ahead time.Duration) error {
 	return err
 }
 
-// settled notes that the clock goes on as it is.
+// settled notes that the clock is no longer slewed.
 func (c *serverClock) settled() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,7 +187,7 @@ func (cs clocks) all() iter.Seq2[era, int64] {
 	}
 }
 
-// rememberedFor says what is wrong with the time for which a server remembers what ended of its locks: an owner
+// rememberedFor returns the keys that a server remembers for too long: an owner
 // for a minute, and a fence for as long as it may be ahead of its clock.
 func (cs clocks) rememberedFor(server int, admin *redis.Client) (wrong []string) {
 	ctx := context.Background()

@@ -36,7 +36,7 @@ func (g *cluster) startupAddrs() (addrs []string) {
 	return addrs
 }
 
-// One that knows that it was replaced grants nothing more.
+// A node that knows that it was replaced grants nothing more.
 func (g *cluster) notice() time.Duration { return 0 }
 
 // repair has nothing to do: the nodes of a cluster notify each other.

@@ -19,24 +19,24 @@
 //     holders believed in them, and no fence is lower than that of a hold that had begun
 //     before it was asked for. Together that is linearizability, for the fences give the
 //     only order there can be; porcupine, which knows nothing of that, has to agree;
-//   - only data that Redis lost excuses an overlap, and only for what is left of the ttl.
+//   - only data that Redis lost excuses an overlap, and only for the rest of the ttl.
 //     When another server is promoted, that is the time from when all agreed on the one
 //     before until all agree on it, and then, with Sentinel, the seconds in which each
 //     Guard has to notice: one hold may be from either. Where the two agree
 //     on it, as with CLUSTER FAILOVER, and when a slot moves, nothing is lost.
-//     A clock that is set forward loses what it lets expire early; one that is slewed loses
+//     A clock that is set forward loses the keys that expire early; a slewed clock loses
 //     nothing;
 //   - a fence falls, or comes twice, only if its clock was set back, and by no more than that; and Redis lost the
 //     last one, or the process could not know that the clock had been as far: it had no such fence of the key before
-//     and, of a single server, no reply since the clock was as far, but for steps smaller than its round trips. No
+//     and, of a single server, no reply since the clock was as far, except for steps smaller than its round trips. No
 //     fence is further ahead of what the highest clock that any server had would show than by the number of calls
 //     (µs), a round trip and a tenth of the time for which a process had no reply, and no server remembers one for longer
 //     than a minute and that;
 //   - where several may be inside, there are never more holders than each of them tolerates,
 //     and a reader's fence lies between those of the writers around it;
 //   - no caller gets a lock before its MinHold has ended;
-//   - a revoked hold is the one that was meant, and its work ends; no caller gets in before it has left. A lock
-//     that is broken is one that Redis lost;
+//   - a revoked hold is the intended one, and its work ends; no caller gets in before it has left. A broken lock
+//     counts as lost by Redis;
 //   - a context ends when its lease does, unless its process was stopped;
 //   - once the faults have ended, every worker gets every lock, and a worker that ends in good
 //     order leaves neither goroutines nor keys.

@@ -96,7 +96,7 @@ func holdRequest(_ *injector, p *redistest.Proxy) (heal func()) {
 	return release
 }
 
-// slowLink lets what is sent arrive late, but in bursts.
+// slowLink delays bytes, and delivers them in bursts.
 func slowLink(s *injector, p *redistest.Proxy) (heal func()) {
 	delay := upTo(s.rng, 50*time.Millisecond)
 	return goOn(func(stop <-chan struct{}) {
@@ -176,7 +176,7 @@ func (s *injector) sleepServer() *injection {
 		seconds := strconv.FormatFloat(upTo(s.rng, longestTTL).Seconds(), 'f', 3, 64)
 		go func() {
 			defer close(asleep)
-			_ = s.net.admins[i].Do(context.Background(), "debug", "sleep", seconds).Err() // an answer that matters to nobody
+			_ = s.net.admins[i].Do(context.Background(), "debug", "sleep", seconds).Err() // the answer does not matter
 		}()
 		return func() {}
 	})(s)
@@ -288,7 +288,7 @@ var (
 	clusterFaults  = slices.Concat(replacements, []fault{{"slot moved", 8, (*injector).moveSlot}})
 )
 
-// A primary is replaced. One that is stopped wakes and does not know; one that is cut off knows more than any replica.
+// A primary is replaced. A stopped primary wakes and does not know; a primary that is cut off knows more than any replica.
 var replacements = []fault{
 	{"failover ordered", 8, (*injector).orderFailover},
 	{"primary killed until replaced", 6, onPrimary(killServer)},

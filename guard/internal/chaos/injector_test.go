@@ -94,7 +94,7 @@ func (s *injector) run(d time.Duration) {
 	}
 }
 
-// inject draws a fault and starts it; one that lasts, for that long.
+// inject draws a fault and starts it. A lasting fault lasts for length.
 func (s *injector) inject(faults []fault, length time.Duration) {
 	var drawn []fault
 	for _, f := range faults {
@@ -182,7 +182,7 @@ func (s *injector) stepIn(with func(*inspect.Inspector, context.Context, string,
 	for len(info.Holders) == 0 {
 		var err error
 		if info, err = i.Get(ctx, step.key); err != nil {
-			return nil // no server answers, or nobody wants it
+			return nil // no server answers, or the key has no holder
 		}
 	}
 	if chance(s.rng, 50) {

@@ -178,7 +178,7 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 		"revoked: another was":               {holds: stepsIn(1030, as(revoked)), steps: meant(8), want: strayed},
 		"revoked: one of before was":         {holds: stepsIn(1030, as(revoked)), steps: meant(5), want: strayed},
 		"revoked: the claim that it is from": {holds: stepsIn(1030, as(revoked)), steps: meant(5), same: true},
-		"revoked: nobody was":                {holds: stepsIn(1030, as(revoked)), want: strayed},
+		"revoked: no hold was":               {holds: stepsIn(1030, as(revoked)), want: strayed},
 		"revoked: before it was meant":       {holds: stepsIn(1018, as(revoked), returned(1019)), steps: meant(7), want: strayed},
 		"revoked: when its work was done":    {holds: stepsIn(1018, as(revoked), returned(1022)), steps: meant(7)},
 		"revoked: it ended by itself":        {holds: stepsIn(1030), steps: meant(7)},

@@ -80,7 +80,7 @@ func (j *judgement) readers(holds []*record, losses []loss) {
 	}
 }
 
-// minHolds checks that nobody got a lock before its time, in the order of the fences. A clock
+// minHolds checks that no caller got a lock before its time, in the order of the fences. A clock
 // that is fast may take a tenth of it. It does not end sooner than the ttl: see draw. A hold that
 // was revoked keeps nothing, even if its holder had not been notified when it released.
 func (j *judgement) minHolds(key string, holds []*record, losses []loss, steps []stepIn) {
@@ -101,7 +101,7 @@ func (j *judgement) minHolds(key string, holds []*record, losses []loss, steps [
 }
 
 // revoked checks that the holds that were meant ended, and no others. A lock
-// that is passed on within a process goes on under the fence of the first.
+// that is passed on within a process continues under the fence of the first.
 func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
 	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Fence, b.Fence) })
 	for n, h := range holds {
@@ -110,7 +110,7 @@ func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
 				// A hold is also revoked when the work is done and the release is on its way.
 				return s.key == key && s.from <= max(h.Left, h.Returned) && (s.fence == h.Fence || passedOn(holds[:n], s.fence, h))
 			}) {
-				h.note(&j.strayed, "was revoked, and nobody meant it: %+v", steps)
+				h.note(&j.strayed, "was revoked, and no operator meant it: %+v", steps)
 			}
 			continue
 		}

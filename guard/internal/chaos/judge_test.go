@@ -24,10 +24,10 @@ type judgement struct {
 	disorder []string         // fences that must not be
 	late     []string         // contexts that ended after their lease
 	tooSoon  []string         // locks that were granted before their MinHold had ended
-	strayed  []string         // revocations that hit another, or nobody
+	strayed  []string         // revocations that hit another hold, or none
 }
 
-// note notes what is wrong with a hold.
+// note adds an error of a hold.
 func (h *record) note(to *[]string, format string, args ...any) {
 	*to = append(*to, fmt.Sprintf("%q: lease %v (fence %d, limit %d, %s) ", h.Key, h.name, h.Fence, h.Limit, h.Outcome)+fmt.Sprintf(format, args...))
 }
@@ -44,7 +44,7 @@ func (o overlap) String() string {
 
 // Fences give the order in which a lock was granted. There are instants of granting and
 // giving back that agree with it, in other words the history is linearizable, if no hold
-// began before one with a lower fence was asked for (order), and nobody's belief reaches
+// began before a hold with a lower fence was asked for (order), and no holder's belief reaches
 // beyond the beginning of a hold with a higher fence (exclusion): each grant can then
 // come right after the latest of these instants.
 
@@ -153,10 +153,10 @@ func (j *judgement) fences(holds []*record) {
 	}
 }
 
-// askedAt is the instant before which Redis cannot have granted a hold. One that was
+// askedAt is the instant before which Redis cannot have granted a hold. A hold that was
 // handed over within its process has a fence of the time at which the lock was granted
 // to a caller before: by a handover window, and a reply that took a ttl at most. That
-// matters only if data was lost meanwhile: else nobody got the lock since.
+// matters only if data was lost meanwhile: else no caller got the lock since.
 func (l *lease) askedAt(losses []loss) int64 {
 	granted := l.Called - 2*int64(l.TTL)
 	if l.Local && slices.ContainsFunc(losses, func(s loss) bool { return s.meets(granted, l.Entered) }) {

@@ -18,7 +18,7 @@ type turn struct {
 	ends bool
 }
 
-// mutex is the state of a lock: which hold was the last to begin, and whether it goes on.
+// mutex is the state of a lock: which hold was the last to begin, and whether it has not ended.
 type mutex struct {
 	hold int
 	held bool

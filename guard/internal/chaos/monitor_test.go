@@ -38,7 +38,7 @@ type view struct {
 	silent     bool   // a server may go on with something else, and does not answer
 	full       bool   // all that may know better answer
 	primaries  []int
-	healthy    bool  // every server answers and does what is expected of it
+	healthy    bool  // every server answers and has the expected role
 	stray      []int // servers that do not
 }
 
@@ -143,7 +143,7 @@ func locked[T any](k *monitor, get func() T) T {
 	return get()
 }
 
-// expect says that the next replacement is one that loses nothing.
+// expect notes that the next replacement loses nothing.
 func (k *monitor) expect(planned bool) { locked(k, func() any { k.planned = planned; return nil }) }
 
 func (k *monitor) isHealthy() bool { return locked(k, func() bool { return k.healthy }) }

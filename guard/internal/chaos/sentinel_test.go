@@ -81,7 +81,7 @@ func (g *sentinels) look() view {
 		}
 		if role != want {
 			v.healthy = false
-			// The one that is promoted may not be known yet.
+			// The promoted server may not be known yet.
 			if role != "" && are[primary] == "master" && !strings.HasPrefix(role, "slave of "+names[0]) {
 				v.stray = append(v.stray, i)
 			}
@@ -135,5 +135,5 @@ func (g *sentinels) repair(server int, v view) {
 	_ = g.admins[server].ReplicaOf(context.Background(), host, port).Err() // the next look shows
 }
 
-// isGone says whether an error is that of a server that does not run.
+// isGone returns whether an error means that the server does not run.
 func isGone(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

@@ -9,7 +9,7 @@ import (
 const canStop = true
 
 // dieWithParent has the kernel kill the process when the thread that started it ends:
-// one that is stopped would not notice otherwise.
+// a stopped process would not notice otherwise.
 func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 func stopProcess(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }

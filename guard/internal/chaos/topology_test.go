@@ -115,7 +115,7 @@ func (n *network) forget(server int) error {
 	return os.RemoveAll(filepath.Join(n.dirs[server], "appendonlydir"))
 }
 
-// isPrimary says whether a server is one that takes writes.
+// isPrimary returns whether a server takes writes.
 func (n *network) isPrimary(server int) bool {
 	return n.monitor == nil || n.monitor.isPrimary(server)
 }

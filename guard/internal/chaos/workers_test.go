@@ -119,7 +119,7 @@ func (c *workers) kill(i int) {
 	c.await(i)
 }
 
-// await waits for a worker that was asked to end, or killed, and notes what is left of it.
+// await waits for a worker that was asked to end, or killed, and closes its leases.
 func (c *workers) await(i int) {
 	p := c.processes[i]
 	c.processes[i] = nil

@@ -22,7 +22,7 @@ import (
 func Nothing(context.Context) error { return nil }
 
 // Contend has a caller in each of the Guards visit what key guards, some times. They must
-// be done before the ttl of a lock that nobody holds frees it.
+// be done before the ttl of an abandoned lock frees it.
 func Contend(t *testing.T, key string, times int, guards ...*guard.Guard) {
 	t.Helper()
 	book := &Book{Tb: t, Inside: make(map[string]string), Fences: make(map[string]uint64)}

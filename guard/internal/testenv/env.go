@@ -22,7 +22,7 @@ import (
 )
 
 // Patience is how long the tests on a real Redis wait for what must happen: far longer than the rules
-// promise, and shorter than the default ttl, which would mend what is broken.
+// promise, and shorter than the default ttl, which would hide a bug.
 const Patience = 20 * time.Second
 
 // Env is a Guard that reaches a real Redis through a proxy, with a client that has
@@ -75,7 +75,7 @@ func (r *Env) Hash(t *testing.T, key string) map[string]string {
 	return hash
 }
 
-// Depth is the hash counter of the one owner of key, empty if nobody holds it.
+// Depth is the hash counter of the one owner of key, empty if the lock is free.
 func (r *Env) Depth(t *testing.T, key string) string {
 	t.Helper()
 	var depths []string
@@ -88,7 +88,7 @@ func (r *Env) Depth(t *testing.T, key string) string {
 	return strings.Join(depths, " and ")
 }
 
-// Gone waits until nobody holds key.
+// Gone waits until key is free.
 func (r *Env) Gone(t *testing.T, key string) {
 	t.Helper()
 	Eventually(t, func() bool { return r.Depth(t, key) == "" }, "the lock is still taken")
@@ -298,7 +298,7 @@ func (r *Env) Tombstones(t *testing.T, key string, n int64) {
 	}, "no tombstone")
 }
 
-// Expiry is when the key of a lock that nobody renews expires in Redis, or a little
+// Expiry is when the key of a lock without renewals expires in Redis, or a little
 // before that.
 func (r *Env) Expiry(t *testing.T, key string) (at time.Time) {
 	t.Helper()

@@ -171,10 +171,10 @@ func (s *Redis) Tombstones(key string) int64 {
 	return n
 }
 
-// AwaitFree waits until nobody holds key.
+// AwaitFree waits until key is free, and its queue is empty.
 func (s *Redis) AwaitFree(key string) {
 	s.Helper()
-	s.Eventually(func() bool { return len(s.Holders(key)) == 0 && len(s.Queue(key)) == 0 }, "a free key with nobody in its queue")
+	s.Eventually(func() bool { return len(s.Holders(key)) == 0 && len(s.Queue(key)) == 0 }, "a free key with an empty queue")
 }
 
 // Eventually waits until cond is true.
@@ -236,7 +236,7 @@ func (s *Redis) Scripts() int {
 	return c["evalsha"] + c["eval"]
 }
 
-// CalledByScripts counts what is left without the commands that clients send.
+// CalledByScripts counts the commands that scripts ran.
 func (s *Redis) CalledByScripts() int {
 	s.Helper()
 	n := 0
@@ -347,7 +347,7 @@ func (b *Book) Entered() []string {
 	return append([]string(nil), b.Order...)
 }
 
-// LeftNothing checks that nobody holds or waits for k0, k1 and so on, and that no Guard
+// LeftNothing checks that k0, k1 and so on are free, with empty queues, and that no Guard
 // remembers them.
 func (s *Redis) LeftNothing(guards []*guard.Guard, keys int) {
 	s.Helper()
@@ -372,7 +372,7 @@ func (s *Redis) AwaitAll(callers *sync.WaitGroup, moves func() int) {
 	}()
 	for before := -1; ; {
 		now := moves()
-		require.NotEqual(s, before, now, "nothing has moved for %v: somebody was forgotten", Patience)
+		require.NotEqual(s, before, now, "nothing has moved for %v: a caller was forgotten", Patience)
 		before = now
 		select {
 		case <-done:

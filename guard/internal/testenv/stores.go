@@ -47,7 +47,7 @@ func Queued(g *guard.Guard) int {
 	return waiting
 }
 
-// RedisStore is the Store that guard.New makes, but for its patience: a busy machine is no outage.
+// RedisStore is the Store that guard.New makes, with more patience: a busy machine is no outage.
 func RedisStore(tb testing.TB, client redis.UniversalClient, prefix string) guardstore.Store {
 	s := redisstore.New(client, redisstore.Config{Prefix: prefix, AttemptTimeout: Patience})
 	tb.Cleanup(func() { _ = s.Close() })

@@ -464,7 +464,7 @@ func (m *maker) field(lit *ast.CompositeLit, e *ast.KeyValueExpr) {
 func (m *maker) number(e ast.Expr, t types.TypeAndValue) {
 	b, is := t.Type.Underlying().(*types.Basic)
 	if !is || b.Info()&types.IsNumeric == 0 || b.Info()&types.IsComplex != 0 || slices.Contains([]string{"0", "1", "-1"}, t.Value.ExactString()) {
-		return // one that is 0 or 1 most often says where something begins
+		return // 0 and 1 most often say where something begins
 	}
 	switch p := m.parent(1).(type) {
 	case *ast.KeyValueExpr:

@@ -66,7 +66,7 @@ func (t luaToken) isName() bool {
 	return luaName.MatchString(t.text) && !slices.Contains(luaKeywords, t.text)
 }
 
-// endsValue says whether a value may end with the token, so that one that begins after it is of another statement.
+// endsValue returns whether a value may end with the token, so that the next value is of another statement.
 func (t luaToken) endsValue() bool {
 	return t.isName() || strings.ContainsAny(t.text[:1], `0123456789"'`) || strings.HasPrefix(t.text, "[[") ||
 		slices.Contains([]string{")", "]", "}", "true", "false", "nil", "end", "..."}, t.text)
@@ -143,7 +143,7 @@ func (m *luaMaker) startsStatement(i int) bool {
 		before == ")" && m.closesParameters(i-1)
 }
 
-// inHeader says whether a name is one that local, function or for declares.
+// inHeader returns whether local, function or for declares a name.
 func (m *luaMaker) inHeader(i int) bool {
 	return slices.Contains([]string{"local", "function", "for", "in", "return"}, m.tokens[i-1].text)
 }
