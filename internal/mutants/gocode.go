@@ -57,6 +57,9 @@ func (t *tree) tryGo(ctx context.Context, p pkg) (*score, error) {
 				s.add(ids[i], by, said, time.Since(at), nil)
 			}
 		})
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		left = slices.DeleteFunc(left, func(i int) bool { return noticed[i] })
 	}
 	for _, i := range left {
