@@ -3,7 +3,7 @@ package inspect
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"strings"
 
@@ -12,17 +12,13 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
-var (
-	//go:embed lua/look.lua
-	lookLua string
-	//go:embed lua/revoke.lua
-	revokeLua string
-	//go:embed lua/break.lua
-	breakLua string
+//go:embed lua
+var lua embed.FS
 
-	lookScript   = newScript(lookLua, true)
-	revokeScript = newScript(revokeLua, false)
-	breakScript  = newScript(breakLua, false)
+var (
+	lookScript   = newScript(redisstore.Load(lua, "look").Source, true)
+	revokeScript = newScript(redisstore.Load(lua, "revoke").Source, false)
+	breakScript  = newScript(redisstore.Load(lua, "break").Source, false)
 	forgetScript = newScript(redisstore.Scripts()["forget"], false)
 )
 
@@ -35,7 +31,6 @@ type script struct {
 }
 
 func newScript(source string, reads bool) *script {
-	source = redisstore.Include(source)
 	sum := sha1.Sum([]byte(source))
 	return &script{source, hex.EncodeToString(sum[:]), reads}
 }

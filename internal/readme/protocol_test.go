@@ -87,7 +87,7 @@ func keysOf(tag string) []string {
 
 func (c *counter) acquire(tag, when, owner, place string) {
 	if strings.Contains(owner, ".") {
-		place += " 0 -"
+		place += " 0"
 	}
 	c.run("acquire", when, keysOf(tag), "0channel:", owner, c.ttl, "", place)
 }
@@ -124,11 +124,11 @@ func (c *counter) oneServer() {
 	c.acquire("k", "", "b-1", "-")
 	c.acquire("k", "busy, enters the queue", "c-1", "0")
 	place := strconv.FormatFloat(c.client.ZScore(c.t.Context(), "{k}:queue", "c-1").Val(), 'f', 0, 64)
-	c.acquire("k", "busy, asks again", "c-1", place+" 0 -")
+	c.acquire("k", "busy, asks again", "c-1", place+" 0")
 	c.acquire("k", "busy, enters behind another", "d-1", "0")
 	c.acquire("k", "", "e-1", "0")
 	c.release("k", "granted to one of three that wait", "a-2", 0)
-	c.acquire("k", "it was granted to the owner", "c-1", place+" 0 -")
+	c.acquire("k", "it was granted to the owner", "c-1", place+" 0")
 
 	two := append(keysOf("a"), keysOf("b")...)
 	c.run("acquire", "two free ones", two, "0channel:", "g-1", 20000, "", "0", "g-2", 20000, "", "0")

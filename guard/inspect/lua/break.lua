@@ -6,21 +6,11 @@
 -- reply {1, owner, …}  the hold has ended, it was this owner's; then the owners to notify
 --       {0}            another hold, or none
 --       {-1}           this is no lock
--- include hold
-local lock, known, owner, high = KEYS[1], true, nil, 0
-local all = redis.call('HGETALL', lock)
-for i = 1, #all, 2 do
-  local hold = decode(all[i + 1])
-  known = hold or all[i] == '@fence'
-  high = math.max(high, hold and hold.fence or 0)
-  if hold and hold.fence == tonumber(ARGV[1]) then
-    owner = all[i]
-  end
-end
+-- include find
+local owner, hold = find(KEYS[1], ARGV[1])
 if not owner then
-  return {known and 0 or -1}
+  return {hold}
 end
-
 -- What fails if a key is of another type comes before the first write.
 local told = {1, owner}
 for _, queue in ipairs({KEYS[2], KEYS[4]}) do
@@ -29,10 +19,9 @@ for _, queue in ipairs({KEYS[2], KEYS[4]}) do
   end
 end
 redis.call('ZCARD', KEYS[3])
-remove(lock, KEYS[5], {owner})
-local time = redis.call('TIME')
-local at = time[1] * 1000000 + time[2]
+remove(KEYS[1], KEYS[5], {owner})
 -- The owner has ended: its commands that are still on their way do nothing. Later fences are above this one.
+local at = server_time()
 bury(KEYS[3], owner, at)
-remember(KEYS[3], high, at)
+remember(KEYS[3], hold.fence, at)
 return told

@@ -12,7 +12,6 @@ local fields, left = {}, -2
 if kind == 'hash' then
   fields, left = redis.call('HGETALL', KEYS[1]), redis.call('PTTL', KEYS[1])
 end
-
 local waiting, many = {}, 0
 for _, queue in ipairs({KEYS[2], KEYS[5]}) do
   local some = redis.call('ZRANGE', queue, 0, ARGV[1] - 1, 'WITHSCORES')
@@ -23,10 +22,9 @@ for _, queue in ipairs({KEYS[2], KEYS[5]}) do
     waiting[#waiting + 1] = queue == KEYS[2] and redis.call('HGET', KEYS[4], some[i]) or ''
   end
 end
-
 local record, life = {}, redis.call('PTTL', KEYS[6])
 if life ~= -2 then
-  -- The result may be long, and nobody is to see it.
+  -- The result may be long, and is not shown.
   local head = redis.call('GETRANGE', KEYS[6], 0, 4095)
   local front, state, fence, owner, at, length = string.match(head, '^(1 (%a+) (%d+) %d+ (%S+) %S+ (%d+) (%d+) )')
   local size = front and redis.call('STRLEN', KEYS[6]) - #front - length or -1

@@ -4,21 +4,15 @@
 -- KEYS  1 lock (see acquire)
 -- ARGV  1 fence
 -- reply {1, owner}  the hold is revoked, now or before
---       {0}         another hold, or none
---       {-1}        this is no lock
--- include hold
-local lock, known = KEYS[1], true
-local all = redis.call('HGETALL', lock)
-for i = 1, #all, 2 do
-  local hold = decode(all[i + 1])
-  known = hold or all[i] == '@fence'
-  if hold and hold.fence == tonumber(ARGV[1]) then
-    if not hold.revoked then
-      hold.flags = flagged(hold.flags, 'r')
-      redis.call('HDEL', lock, '@') -- memory may be full: see bury
-      redis.call('HSET', lock, all[i], encode(hold))
-    end
-    return {1, all[i]}
-  end
+--       {0}, {-1}   see break
+-- include find
+local owner, hold = find(KEYS[1], ARGV[1])
+if not owner then
+  return {hold}
 end
-return {known and 0 or -1}
+if not hold.revoked then
+  hold.flags = flagged(hold.flags, 'r')
+  redis.call('HDEL', KEYS[1], '@') -- memory may be full: see bury
+  redis.call('HSET', KEYS[1], owner, encode(hold))
+end
+return {1, owner}

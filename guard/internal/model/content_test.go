@@ -392,22 +392,18 @@ func (p *play) args() (name string, keys []string, args []any) {
 	}
 	switch p.what {
 	case asks:
-		place, mark := "-", " -"
+		wants := "-"
 		if p.queue {
-			place = "0"
+			wants = "0"
 		}
 		if p.queue && p.place > 0 {
-			place = fmt.Sprintf("%.0f", p.placeOf(p.place))
+			wants = fmt.Sprintf("%.0f", p.placeOf(p.place))
 		}
 		if p.unsubscribed {
-			mark = " u"
+			wants += "-"
 		}
-		wants := place
-		switch plain := p.isPlain(); {
-		case plain && p.unsubscribed:
-			wants = "u"
-		case !plain:
-			wants += " " + p.text(p.floor) + mark
+		if !p.isPlain() {
+			wants += " " + p.text(p.floor)
 		}
 		return "acquire", modeltest.Keys, []any{prefix, self, ms, p.meta(0), wants}
 	case gives:

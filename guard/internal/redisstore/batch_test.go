@@ -155,37 +155,6 @@ func TestBatch_ManyAreOneScript(t *testing.T) {
 	assert.Empty(t, s.Admin.Keys(t.Context(), "redlatch:*").Val())
 }
 
-// A call sees to a few commands that need more. The others are sent by themselves.
-func TestBatch_FewGoTheLongWayTogether(t *testing.T) {
-	t.Parallel()
-	const most, n = 8, 20
-	s := testenv.NewRedis(t)
-	store := testenv.RedisStore(t, s.Admin, "guard")
-	claims, releases := make([]guardstore.Claim, n), make([]guardstore.Release, n)
-	for i := range claims {
-		claims[i] = claimOf("many:"+strconv.Itoa(i), "x-1")
-		_, err := store.Acquire(t.Context(), claims[i])
-		require.NoError(t, err)
-		claims[i].Owner, claims[i].Queue = "y-1", true
-		releases[i] = releaseOf(claims[i], guardstore.ClaimReply{})
-	}
-	s.ResetCommands()
-	claimed, _, errs := redisstore.Together(t.Context(), store, claims, nil)
-	assert.Equal(t, 1+n-most, s.Scripts())
-	for i, r := range claimed {
-		require.NoError(t, errs[i])
-		require.Positive(t, r.Ticket)
-	}
-	s.ResetCommands()
-	_, released, errs := redisstore.Together(t.Context(), store, nil, releases)
-	assert.Equal(t, 1+n-most, s.Scripts())
-	for i, r := range released {
-		require.NoError(t, errs[i])
-		require.Equal(t, guardstore.ReleaseLost, r.Status)
-		require.Empty(t, s.Queue(claims[i].Key))
-	}
-}
-
 // Whatever one of many finds is its own affair.
 func TestBatch_OneOfManyClaims(t *testing.T) {
 	t.Parallel()
@@ -409,7 +378,7 @@ func TestBatch_AFenceAheadOfTheClockIsRememberedUntilThen(t *testing.T) {
 	})
 }
 
-// What is wrong with one does not make the others go by themselves.
+// A command that does not find a free or an own lock goes by itself; the others do not.
 func TestBatch_OneOfManyIsWrong(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
@@ -418,19 +387,19 @@ func TestBatch_OneOfManyIsWrong(t *testing.T) {
 	require.NoError(t, s.Admin.RPush(t.Context(), testenv.LockOf("wrong")+":ended", "not ours").Err())
 	s.ResetCommands()
 	claims := []guardstore.Claim{claimOf("a", "x-2"), wrong, claimOf("b", "x-3")}
-	claimed, _, errs := redisstore.Together(t.Context(), store, claims, nil)
+	_, _, errs := redisstore.Together(t.Context(), store, claims, nil)
 	require.ErrorContains(t, errs[1], "WRONGTYPE")
-	assert.Equal(t, 1, s.Scripts())
+	assert.Equal(t, 2, s.Scripts())
 
 	require.NoError(t, s.Admin.RPush(t.Context(), testenv.LockOf("wrong"), "not ours").Err())
 	s.ResetCommands()
 	_, _, errs = redisstore.Together(t.Context(), store, nil, []guardstore.Release{
-		releaseOf(claims[0], claimed[0]), {Key: "wrong", Owner: "x-1", TTL: time.Minute}, releaseOf(claims[2], claimed[2]),
+		releaseOf(claims[0], guardstore.ClaimReply{}), releaseOf(wrong, guardstore.ClaimReply{}), releaseOf(claims[2], guardstore.ClaimReply{}),
 	})
 	require.NoError(t, errs[0])
 	require.ErrorContains(t, errs[1], "WRONGTYPE")
 	require.NoError(t, errs[2])
-	assert.Equal(t, 1, s.Scripts())
+	assert.Equal(t, 2, s.Scripts())
 }
 
 // When memory is full nothing is taken, and everything can be released.
@@ -475,11 +444,11 @@ func TestBatch_ManyWhoseScriptIsNotKnown(t *testing.T) {
 	store := testenv.RedisStore(t, s.Admin, "redlatch")
 	require.NoError(t, s.Admin.ScriptFlush(t.Context()).Err())
 	s.ResetCommands()
-	claims := []guardstore.Claim{claimOf("a", "x-1"), claimOf("b", "x-2"), claimOf("c", "x-3")}
-	comeAndGoTogether(t, store, claims)
+	_, _, errs := redisstore.Together(t.Context(), store, []guardstore.Claim{claimOf("a", "x-1"), claimOf("b", "x-2"), claimOf("c", "x-3")}, nil)
+	assert.Equal(t, []error{nil, nil, nil}, errs)
 	calls := s.Commands()
-	assert.Equal(t, 2, calls["evalsha"])
-	assert.Equal(t, 2, calls["eval"])
+	assert.Equal(t, 1, calls["evalsha"])
+	assert.Equal(t, 1, calls["eval"])
 }
 
 // One address may lead to a cluster, which refuses keys of many slots in one

@@ -127,7 +127,7 @@ func (b *bench) run(name string, keys []string, args ...any) []any {
 func acquireArgs(owner, channels string, ttl int, place, meta, above string) []any {
 	wants := cmp.Or(place, "-")
 	if len(wants) > 1 || above != "0" || strings.Contains(owner, ".") {
-		wants += " " + above + " -"
+		wants += " " + above
 	}
 	return []any{channels, owner, ttl, meta, wants}
 }

@@ -36,27 +36,29 @@ func (a *acquireCommand) Args(words []any) []any {
 	return words
 }
 
-// wants is short for most: whether the claim waits. Else it is the place in the queue, what the fence must be above, and
-// whether there is a subscription.
+// wants is short for most: whether the claim waits, and has a subscription. Else it also has the place in the queue, and
+// the number that the fence must be above.
 func (a *acquireCommand) wants() string {
-	place, mark := "-", " -"
+	wants := "-"
 	if a.Queue {
-		place = strconv.FormatUint(a.Ticket, 10)
+		wants = strconv.FormatUint(a.Ticket, 10)
+		if a.Unsubscribed {
+			wants += "-"
+		}
 	}
-	if a.Unsubscribed {
-		mark = " u"
+	if a.isPlain() {
+		return wants
 	}
-	switch plain := a.Limit == guardstore.Exclusive && a.Ticket == 0 && a.FenceAbove == 0; {
-	case plain && a.Queue && a.Unsubscribed:
-		return "u"
-	case plain:
-		return place
-	}
-	return place + " " + strconv.FormatUint(a.FenceAbove, 10) + mark
+	return wants + " " + strconv.FormatUint(a.FenceAbove, 10)
 }
 
-// Alone is for a claim that has a key more.
-func (a *acquireCommand) Alone() bool { return a.Once != nil }
+// isPlain says that the claim takes the lock if it is free.
+func (a *acquireCommand) isPlain() bool {
+	return a.Limit == guardstore.Exclusive && a.Ticket == 0 && a.FenceAbove == 0
+}
+
+// Alone is for a claim that needs more than a look, or has a key more.
+func (a *acquireCommand) Alone() bool { return a.Once != nil || !a.isPlain() }
 
 // acquired reads the reply to it, and the server's clock in that reply.
 func acquired(reply any, err error) (guardstore.ClaimReply, uint64, error) {
@@ -98,7 +100,7 @@ func (r *releaseCommand) Args(words []any) []any {
 
 // how is empty for most: the highest fence that was handed out, the MinHold, and whether a tombstone is needed.
 func (r *releaseCommand) how() string {
-	if r.Limit == guardstore.Exclusive && !r.careful && !r.Tombstone && r.MinHold == 0 && r.Record == nil {
+	if r.isPlain() {
 		return ""
 	}
 	mark := " -"
@@ -108,8 +110,13 @@ func (r *releaseCommand) how() string {
 	return strconv.FormatUint(r.Fence, 10) + " " + strconv.FormatInt(r.MinHold.Milliseconds(), 10) + mark
 }
 
-// Alone is for a release that has keys more.
-func (r *releaseCommand) Alone() bool { return r.more != nil }
+// isPlain says that the release deletes the lock, unless another owner waits for it.
+func (r *releaseCommand) isPlain() bool {
+	return r.Limit == guardstore.Exclusive && !r.careful && !r.Tombstone && r.MinHold == 0 && r.Record == nil
+}
+
+// Alone is for a release that needs more, or has keys more.
+func (r *releaseCommand) Alone() bool { return r.more != nil || !r.isPlain() }
 
 // released reads the reply to it.
 func released(reply any, err error) (guardstore.ReleaseReply, error) {

@@ -272,7 +272,7 @@ func TestLimit_AClaimWithoutASubscriptionGetsItsTurn(t *testing.T) {
 				b, server := newSteppedBench(t)
 				b.listen("next", "last")
 				first, mute, next, last := "x-1", "mute-"+limit+"1", "next-"+limit+"1", "last-"+limit+"1"
-				asks := func() []any { return said(b.run("acquire", allKeys, "1c:", mute, 60000, "", "0 0 u")...) }
+				asks := func() []any { return said(b.run("acquire", allKeys, "1c:", mute, 60000, "", "0- 0")...) }
 				b.holds(first)
 				b.waits(next, "0", 0)
 				server.pass(time.Millisecond)

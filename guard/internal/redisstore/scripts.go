@@ -45,14 +45,7 @@ func source(from Folder, name string) string {
 	if err != nil {
 		panic(err) // it is not in the program
 	}
-	return parts(from, string(text))
-}
-
-func parts(from Folder, script string) string {
-	return include.ReplaceAllStringFunc(script, func(line string) string {
+	return include.ReplaceAllStringFunc(string(text), func(line string) string {
 		return source(from, include.FindStringSubmatch(line)[1])
 	})
 }
-
-// Include puts the shared parts of lua where a script says so.
-func Include(script string) string { return parts(lua, script) }

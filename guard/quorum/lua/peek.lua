@@ -16,9 +16,8 @@ if had then
   place = tonumber(had)
 else
   if place < 1 then
-    local time = redis.call('TIME')
     local highest = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
-    place = math.max(time[1] * 1000000 + time[2], highest and highest + 1 or 0)
+    place = math.max(server_time(), highest and highest + 1 or 0)
   end
   redis.call('ZADD', KEYS[3], number(place), owner)
 end

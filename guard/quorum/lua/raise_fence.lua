@@ -9,6 +9,5 @@ local hold = decode(redis.call('HGET', KEYS[1], ARGV[1]))
 if not hold or hold.depth == '0' then
   return 'lost'
 end
-local time = redis.call('TIME')
-remember(KEYS[2], tonumber(ARGV[2]), time[1] * 1000000 + time[2])
+remember(KEYS[2], tonumber(ARGV[2]), server_time())
 return 'held'

@@ -13,8 +13,7 @@ if type(hold) == 'string' and not string.find(hold, '^0 ') then -- else its MinH
   redis.call('DEL', KEYS[1])
 end
 if ARGV[2] == '1' then
-  local time = redis.call('TIME')
-  bury(KEYS[2], ARGV[1], time[1] * 1000000 + time[2])
+  bury(KEYS[2], ARGV[1], server_time())
 end
 local wake, channels = KEYS[3], ARGV[3]
 if channels ~= '' then

@@ -7,14 +7,12 @@
 --       else: 1 it is deleted; 0 it is not there any more; 2 its owner holds the lock
 -- include get_record
 redis.call('GET', KEYS[2]) -- an error if another type of value is there: that is not ours
-local state, fence, _, who = get_record(KEYS[2])
-if not state or ARGV[1] and (state ~= ARGV[1] or fence ~= ARGV[2]) then
+local record = get_record(KEYS[2])
+if not record or ARGV[1] and (record.state ~= ARGV[1] or record.fence ~= ARGV[2]) then
   return 0
 elseif not ARGV[1] then
-  return {state, fence}
-end
-local hold = state == 'begun' and redis.pcall('HGET', KEYS[1], who)
-if type(hold) == 'string' and string.find(hold, '^[1-9]') then
+  return {record.state, record.fence}
+elseif record.state == 'begun' and is_inside(KEYS[1], record.owner) then
   return 2
 end
 redis.call('DEL', KEYS[2])

@@ -1,6 +1,4 @@
--- get_record returns the parts of the record under a key: its state, its fence, the fence of the earlier beginning, the
--- owner, the fingerprint, when it was written (µs), the metadata and the result. The state is nil if there is nothing,
--- and "damaged" if it is no record.
+-- get_record returns the record under a key, nil if there is nothing. The state is "damaged" if it is no record.
 local function get_record(key)
   local text = redis.pcall('GET', key)
   if not text then
@@ -11,11 +9,18 @@ local function get_record(key)
     end
     text = ''
   end
-  local state, fence, before, who, input, since, length, rest =
+  local state, fence, earlier, owner, fingerprint, since, length, rest =
     string.match(text, '^1 (%a+) (%d+) (%d+) (%S+) (%S+) (%d+) (%d+) (.*)$')
-  length = state and length + 0
-  if (state == 'begun' or state == 'done' or state == 'unkept') and length <= #rest then
-    return state, fence, before, who, input, since, string.sub(rest, 1, length), string.sub(rest, length + 1)
+  length = tonumber(length)
+  if length and length <= #rest and (state == 'begun' or state == 'done' or state == 'unkept') then
+    return {state = state, fence = fence, earlier = earlier, owner = owner, fingerprint = fingerprint, since = since,
+      meta = string.sub(rest, 1, length), result = string.sub(rest, length + 1)}
   end
-  return 'damaged', '0', '0', '', '-', '0', '', ''
+  return {state = 'damaged', fence = '0', fingerprint = '-', since = '0'}
+end
+
+-- is_inside says whether an owner holds a lock, and works.
+local function is_inside(lock, owner)
+  local hold = redis.pcall('HGET', lock, owner)
+  return type(hold) == 'string' and string.find(hold, '^[1-9]')
 end

@@ -1,6 +1,12 @@
--- What Redis has of a lock (internal/docs/protocol.md): every script that writes it begins here. Times are numbers of
--- µs, and below 2^53.
-local forget = 60000 -- ms for which the queue, and what is known of owners that ended, lives
+-- The format of a lock in Redis (internal/docs/protocol.md). Every script that writes it includes this file. Times are
+-- numbers of µs, below 2^53.
+local forget = 60000 -- ms for which the queue and the tombstones live
+
+-- server_time returns the time of the server (µs).
+local function server_time()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
 
 -- number writes a whole number down.
 local function number(n)
@@ -17,8 +23,7 @@ local function decode(value)
   end
 end
 
--- encode is what the lock's hash is to have of a holder: its lease counts from the grant (ms). That is its fence, if
--- that was not ahead of the clock.
+-- encode writes a holder's field. The lease (ms) counts from the grant.
 local function encode(hold)
   local lease = math.ceil((hold.ends - hold.since) / 1000)
   return hold.depth .. ' ' .. number(hold.fence) .. ' ' .. number(lease) .. ' ' .. hold.flags .. ' ' .. hold.meta
@@ -37,13 +42,28 @@ local function limit_of(owner)
 end
 
 -- expire gives a key that was just written a ttl. If Redis refuses that, another command takes the write
--- back: nothing may stay for ever.
+-- back: no key may stay for ever.
 local function expire(key, ms, ...)
   local set = redis.pcall('PEXPIRE', key, number(ms))
   if type(set) == 'table' then
     redis.pcall(...)
     error(set.err, 0)
   end
+end
+
+-- extend writes a hold with its ttl (ms) from now at least. Expiry comes first: Redis lets a script write although
+-- memory is full if its first write needs none.
+local function extend(lock, holders, owner, hold, ttl, at)
+  hold.ends = math.max(hold.ends, at + ttl * 1000)
+  if limit_of(owner) == 1 then
+    redis.call('PEXPIREAT', lock, number(math.ceil(hold.ends / 1000)))
+  else
+    local life = number(math.max(redis.call('PTTL', lock), ttl))
+    redis.call('PEXPIRE', lock, life)
+    redis.call('PEXPIRE', holders, life)
+    redis.call('ZADD', holders, number(hold.ends), owner)
+  end
+  redis.call('HSET', lock, owner, encode(hold))
 end
 
 -- note adds to the key ended, for a time (ms): an owner that has ended, or the highest fence.
@@ -60,8 +80,8 @@ local function remember(ended, fence, at)
   end
 end
 
--- bury has an owner be refused from now on. What is over is swept out first. A script may write although
--- memory is full if its first write frees some.
+-- bury leaves a tombstone: from now on, acquires of the owner are refused. It deletes old ones first, which also lets
+-- the script write when memory is full.
 local function bury(ended, owner, at)
   redis.call('ZREMRANGEBYSCORE', ended, '-inf', number(at))
   note(ended, owner, at + forget * 1000, forget)

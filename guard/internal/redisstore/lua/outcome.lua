@@ -1,30 +1,29 @@
 -- What release does with a record: it writes the outcome if the owner held the lock until now and
 -- the record is not another owner's, or at most once also if no other owner began since. Of work
--- that failed, what stays is that an owner before began, and never finished. Asked twice, it lets
+-- that failed, the record keeps that an earlier owner began, and never finished. Asked twice, it lets
 -- the record live on.
 --
 -- KEYS  6 once (see get_record)
 -- ARGV  4 done, unkept or failed, 5 fingerprint, 6 for how long it lives (ms), 7 1: at most once, 8 metadata, 9 result
 -- include get_record
-local state, began, before, who, input, since, holder = get_record(keys[6])
-local written
-local free = not state or state == 'damaged' or who == owner
-local own = who == owner and state == 'begun'
-if (said == 'released' or said == 'kept') and free or own and args[7] == '1' then
-  if args[4] ~= 'failed' then
-    redis.call('SET', keys[6], '1 ' .. args[4] .. ' ' .. (own and began or number(high)) .. ' 0 ' .. owner .. ' ' .. args[5] .. ' ' .. number(at) ..
-      ' ' .. #args[8] .. ' ' .. args[8] .. args[9], 'PX', args[6])
-    written = true
-  elseif own and before ~= '0' then
-    redis.call('SET', keys[6], '1 begun ' .. before .. ' 0 - ' .. input .. ' ' .. since .. ' ' .. #holder .. ' ' .. holder, 'PX', args[6])
-  elseif own then
-    redis.call('DEL', keys[6])
+local once, outcome, life, meta = KEYS[6], ARGV[4], ARGV[6], ARGV[8]
+local record = get_record(once)
+local mine = record and record.owner == owner
+local began = mine and record.state == 'begun'
+local free = not record or record.state == 'damaged' or mine
+if free and (said == 'released' or said == 'kept') or began and ARGV[7] == '1' then
+  if outcome ~= 'failed' then
+    local text = {'1', outcome, began and record.fence or number(high), 0, owner, ARGV[5], number(at), #meta, meta}
+    redis.call('SET', once, table.concat(text, ' ') .. ARGV[9], 'PX', life)
+    for _, other in ipairs(redis.call('ZRANGE', queue, 0, 63)) do
+      publish(other, '') -- all that wait, in this process or elsewhere, learn of it
+    end
+  elseif began and record.earlier ~= '0' then
+    local text = {'1 begun', record.earlier, 0, '-', record.fingerprint, record.since, #record.meta, record.meta}
+    redis.call('SET', once, table.concat(text, ' '), 'PX', life)
+  elseif began then
+    redis.call('DEL', once)
   end
-elseif who == owner and state ~= 'begun' then
-  redis.call('PEXPIRE', keys[6], args[6])
-end
-if written then -- what waits, in this process or elsewhere, learns of it together
-  for _, other in ipairs(redis.call('ZRANGE', key.queue, 0, most)) do
-    publish(other, '')
-  end
+elseif mine and not began then
+  redis.call('PEXPIRE', once, life)
 end

@@ -5,33 +5,30 @@
 -- ARGV  6 fingerprint, 7 for how long the record outlives the lease (ms), 8 1: at most once
 -- reply recorded <"other", "damaged" or the record's state> <its fence> <its age (µs)> <length of its metadata> <metadata><result>
 -- include get_record
-local time = call('TIME')
-clock = time[1] .. string.sub('00000' .. time[2], -6)
+local owner, fingerprint = ARGV[2], ARGV[6]
 local earlier = '0'
-local state, began, before, who, input, since, holder, result = get_record(keys[6])
-if state then
-  local function recorded(word, age, meta, text)
-    return {'recorded ' .. word .. ' ' .. began .. ' ' .. age .. ' ' .. #meta .. ' ' .. meta .. text}
+local record = get_record(KEYS[6])
+if record then
+  local function recorded(word, age, meta, result)
+    return {'recorded ' .. word .. ' ' .. record.fence .. ' ' .. age .. ' ' .. #meta .. ' ' .. meta .. result}
   end
-  local age = string.format('%.0f', math.max(clock - since, 0))
-  if input ~= '-' and args[6] ~= '-' and input ~= args[6] then
+  local age = string.format('%.0f', math.max(now() - record.since, 0))
+  if record.fingerprint ~= '-' and fingerprint ~= '-' and record.fingerprint ~= fingerprint then
     return recorded('other', age, '', '')
-  elseif state == 'damaged' then
-    return recorded(state, '0', '', '')
-  elseif state ~= 'begun' then
-    return recorded(state, age, holder, result)
-  elseif who == args[2] then
-    earlier = before
+  elseif record.state == 'damaged' then
+    return recorded('damaged', '0', '', '')
+  elseif record.state ~= 'begun' then
+    return recorded(record.state, age, record.meta, record.result)
+  elseif record.owner == owner then
+    earlier = record.earlier
+  elseif ARGV[8] == '1' and not is_inside(KEYS[1], record.owner) then
+    return recorded('begun', age, record.meta, '')
   else
-    local hold = redis.pcall('HGET', keys[1], who)
-    if args[8] == '1' and not (type(hold) == 'string' and string.find(hold, '^[1-9]')) then
-      return recorded(state, age, holder, '')
-    end
-    earlier = began
+    earlier = record.fence
   end
 end
 begin = function(fence)
-  call('SET', keys[6], '1 begun ' .. fence .. ' ' .. earlier .. ' ' .. args[2] .. ' ' .. args[6] ..
-    ' ' .. clock .. ' ' .. #args[4] .. ' ' .. args[4], 'PX', string.format('%.0f', args[3] + args[7]))
+  local text = table.concat({'1 begun', fence, earlier, owner, fingerprint, now(), #ARGV[4], ARGV[4]}, ' ')
+  redis.call('SET', KEYS[6], text, 'PX', string.format('%.0f', ARGV[3] + ARGV[7]))
   return earlier
 end
