@@ -30,30 +30,24 @@ func (e AckError) Error() string {
 	return fmt.Sprintf("%v of %d replicas knew of the lock after %v", e.acks, e.N, e.Timeout)
 }
 
-// run executes a script, and then waits for the replicas on the same connection, as
-// WAIT is about what that connection wrote. The error is an AckError, beside the reply, if
-// too few know, or it is not known how many do.
-func (r AckWait) run(ctx context.Context, client redis.UniversalClient, c Command) (reply any, err error) {
-	send := func(inFull bool) (noRetryCmd, noRetryCmd) {
-		cmd := call{c}.pack(ctx, inFull)
-		wait := noRetryCmd{redis.NewCmd(ctx, "wait", r.N, r.Timeout.Milliseconds())}
-		pipe := client.Pipeline()
+// send sends a command, and waits for the replicas on the same connection, as WAIT is about what that connection wrote.
+// The error is an AckError, beside the reply, if too few know, or it is not known how many do.
+func (w AckWait) send(ctx context.Context, l *link, c Command) (reply any, err error) {
+	var cmd, wait noRetryCmd
+	for _, inFull := range []bool{false, true} {
+		cmd, wait = call{c}.pack(ctx, inFull), noRetryCmd{redis.NewCmd(ctx, "wait", w.N, w.Timeout.Milliseconds())}
+		pipe := l.client.Pipeline()
 		_, _ = pipe.Process(ctx, cmd), pipe.Process(ctx, wait) // only queues them
 		_, _ = pipe.Exec(ctx)                                  // each keeps its own error
-		return cmd, wait
+		if !isNoScript(cmd.Err()) {
+			break
+		}
 	}
-	cmd, wait := send(false)
-	if isNoScript(cmd.Err()) {
-		cmd, wait = send(true)
-	}
-	if cmd.Err() != nil {
-		return nil, cmd.Err()
-	}
-	if reply, err = only(c, cmd.Val()); err != nil {
+	if reply, err = l.resultOf(ctx, c, cmd); err != nil {
 		return nil, err
 	}
-	if acks, ok := wait.Val().(int64); !ok || acks < int64(r.N) {
-		err = AckError{r, wait.Val(), wait.Err()}
+	if acks, ok := wait.Val().(int64); !ok || acks < int64(w.N) {
+		err = AckError{w, wait.Val(), wait.Err()}
 	}
 	return reply, err
 }

@@ -13,37 +13,32 @@ import (
 
 // Client carries commands to one Redis: standalone, Sentinel or Cluster. It has clients of go-redis of its
 // own, so that user code cannot exhaust their connections, and deadlines hold on them: one for callers'
-// commands, one for renewals and messages, and, if replicas are waited for, one whose connections Redis keeps
-// meanwhile.
+// commands, one for renewals and messages.
 type Client struct {
 	user     redis.UniversalClient
 	options  Options
 	calls    *combiner     // sends callers' commands; on a cluster, nodes has one for each node
 	nodes    *clusterNodes // nil = this is no cluster
 	renewals link
-	acked    link // its client is nil unless replicas are waited for
 	primary  *primary
 	tasks    *task.Group
+	apart    atomic.Bool // see link
 	closed   atomic.Bool
 }
 
 // Open makes a client that leads where the user's client leads. It sends nothing yet.
 func Open(user redis.UniversalClient, o Options) *Client {
-	c := &Client{user: user, options: o, tasks: task.NewGroup()}
-	c.primary = primaryOf(user)
-	calls := c.link(o.newClient(user, 0, c.primary))
+	c := &Client{user: user, options: o, tasks: task.NewGroup(), primary: primaryOf(user)}
+	c.calls = &combiner{link: c.link(o.newClient(user, 0, c.primary)), tasks: c.tasks}
 	c.renewals = c.link(o.newClient(user, renewalsIdle, c.primary))
-	c.calls = newCombiner(calls, c.tasks)
-	c.nodes = newClusterNodes(calls, c.renewals.client, c.tasks)
-	if o.Acked {
-		c.acked = c.link(o.newClient(user, 0, c.primary))
-	}
+	c.nodes = newClusterNodes(c.calls.link, c.renewals.client, c.tasks)
+	c.apart.Store(c.nodes != nil)
 	return c
 }
 
 // link is a way to the server.
 func (c *Client) link(client redis.UniversalClient) link {
-	l := link{client: client, timeout: c.options.AttemptTimeout}
+	l := link{client: client, timeout: c.options.AttemptTimeout, apart: &c.apart}
 	single, ok := client.(*redis.Client)
 	switch {
 	case !ok:
@@ -63,9 +58,6 @@ func (c *Client) Close() error {
 	var err error
 	if !c.closed.Swap(true) {
 		err = errors.Join(c.calls.client.Close(), c.renewals.client.Close())
-		if c.acked.client != nil {
-			err = errors.Join(err, c.acked.client.Close())
-		}
 	}
 	<-c.tasks.Close()
 	return err
@@ -102,31 +94,7 @@ func (c *Client) DoAcked(ctx context.Context, cmd Command, w AckWait) (any, erro
 		return c.Do(ctx, cmd)
 	}
 	c.primary.check(ctx)
-	reply, err := w.run(ctx, c.acked.client, cmd)
-	if _, lags := err.(AckError); lags { //nolint:errorlint // it comes bare
-		return reply, err
-	}
-	return reply, c.acked.check(ctx, err)
-}
-
-// Together sends commands in one write, as callers' commands go out under load, and waits for
-// all replies. It is there for tests.
-func (c *Client) Together(ctx context.Context, cmds []Command) []Reply {
-	answers := make([]chan answer, len(cmds))
-	c.calls.mu.Lock()
-	c.calls.active++
-	for i, cmd := range cmds {
-		answers[i] = make(chan answer, 1)
-		c.calls.queue = append(c.calls.queue, pending{ctx: ctx, command: cmd, answers: answers[i]})
-	}
-	c.calls.mu.Unlock()
-	c.calls.drain() //nolint:contextcheck // each command has its own
-	replies := make([]Reply, len(cmds))
-	for i, ch := range answers {
-		a := <-ch
-		replies[i] = Reply{a.reply, a.err}
-	}
-	return replies
+	return w.send(ctx, &c.calls.link, cmd)
 }
 
 // Call sends a command that is no script.
@@ -176,64 +144,17 @@ func (c *Client) SingleAddress() bool { return c.nodes == nil }
 func (c *Client) Pipeline(ctx context.Context, cmds []Command) []Reply {
 	c.primary.check(ctx)
 	replies := make([]Reply, len(cmds))
+	if c.nodes == nil {
+		c.renewals.sendAll(ctx, cmds, func(i int, r Reply) { replies[i] = r })
+		return replies
+	}
 	var pipelines sync.WaitGroup
 	for addr, part := range c.nodes.part(ctx, cmds) {
 		pipelines.Go(func() {
-			l := c.renewals
-			if addr != "" {
-				l.server, l.failed = func() string { return addr }, c.nodes.onFailure
-			}
-			c.pipe(ctx, &l, cmds, part, replies)
+			l := c.nodes.link(c.renewals, addr)
+			l.sendAll(ctx, part.cmds, func(i int, r Reply) { replies[part.of[i]] = r })
 		})
 	}
 	pipelines.Wait()
 	return replies
-}
-
-// pipe sends some of the commands: those of one script share calls of it, but on a cluster. What Redis did not do
-// as part of a call is sent by itself.
-func (c *Client) pipe(ctx context.Context, l *link, cmds []Command, which []int, replies []Reply) {
-	for apart := c.calls.unbatched.Load(); len(which) > 0; apart = true {
-		calls, parts := callsOf(cmds, which, apart)
-		which = nil
-		for n, cmd := range l.exchange(ctx, calls) {
-			part := parts[n]
-			if len(part) == 1 {
-				replies[part[0]].Value, replies[part[0]].Err = l.resultOf(ctx, cmds[part[0]], cmd)
-				continue
-			}
-			reply, err := l.result(ctx, cmd)
-			if ofOtherSlots(err) {
-				c.calls.unbatched.Store(true)
-			}
-			calls[n].unpack(reply, err,
-				func(i int, reply any, err error) { replies[part[i]] = Reply{reply, err} },
-				func(i int) { which = append(which, part[i]) })
-		}
-	}
-}
-
-// callsOf makes calls of some commands, of each by itself if they are to be apart. It returns their indexes, too.
-func callsOf(cmds []Command, which []int, apart bool) (calls []call, parts [][]int) {
-	open := make(map[*Script]int) // by which call more may go
-	for _, i := range which {
-		s := cmds[i].Script()
-		alone := apart || !s.many || cmds[i].Alone()
-		at, is := open[s]
-		if alone || !is || len(calls[at]) == batchMost {
-			at = len(calls)
-			calls, parts = append(calls, nil), append(parts, nil)
-		}
-		if !alone {
-			open[s] = at
-		}
-		calls[at], parts[at] = append(calls[at], cmds[i]), append(parts[at], i)
-	}
-	return calls, parts
-}
-
-// Reply is the answer to one command of a pipeline.
-type Reply struct {
-	Value any
-	Err   error
 }

@@ -97,14 +97,34 @@ var scriptOfMany = NewScriptOfMany("the script of many")
 
 func batchedOf(name string) batched { return batched{scriptOfMany.With([]string{"a", "b"}, name)} }
 
+// together sends commands in one write, as callers' commands go out under load.
+func together(ctx context.Context, c *Client, cmds []Command) []Reply {
+	c.calls.active = inFlight
+	replies := make([]Reply, len(cmds))
+	var callers sync.WaitGroup
+	for i, cmd := range cmds {
+		callers.Go(func() { replies[i].Value, replies[i].Err = c.Do(ctx, cmd) })
+		synctest.Wait()
+	}
+	c.calls.active = 1
+	c.calls.exit() //nolint:contextcheck // each command has its own
+	callers.Wait()
+	synctest.Wait()
+	return replies
+}
+
+func pipelined(ctx context.Context, c *Client, cmds []Command) []Reply { return c.Pipeline(ctx, cmds) }
+
+var bothPaths = map[string]func(context.Context, *Client, []Command) []Reply{"together": together, "pipeline": pipelined}
+
 var paths = map[string]func(ctx context.Context, c *Client) (any, error){
 	"alone": func(ctx context.Context, c *Client) (any, error) { return c.Do(ctx, of("it")) },
 	"in the queue": func(ctx context.Context, c *Client) (any, error) {
-		r := c.Together(ctx, []Command{of("it")})
+		r := together(ctx, c, []Command{of("it")})
 		return r[0].Value, r[0].Err
 	},
 	"together": func(ctx context.Context, c *Client) (any, error) {
-		r := c.Together(ctx, []Command{of("it"), of("it")})
+		r := together(ctx, c, []Command{of("it"), of("it")})
 		if fmt.Sprint(r[1]) != fmt.Sprint(r[0]) {
 			return r, io.ErrUnexpectedEOF
 		}
@@ -127,7 +147,7 @@ func requireBroken(t *testing.T, err error) {
 func TestClient_SendsACommandOnce(t *testing.T) {
 	for name, send := range paths {
 		t.Run(name, func(t *testing.T) {
-			onFakeServer(t, Options{Acked: true}, func(t *testing.T, s *fakeServer, c *Client) {
+			onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
 				known := true
 				s.answer = func(p *resp.Peer, command, of string) {
 					switch {
@@ -184,8 +204,8 @@ func TestClient_ABatchThatIsNotDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
-				for path, send := range map[string]func(context.Context, []Command) []Reply{"together": c.Together, "pipeline": c.Pipeline} {
-					c.calls.unbatched.Store(false)
+				for path, send := range bothPaths {
+					c.apart.Store(false)
 					first := true
 					s.answer = func(p *resp.Peer, command, of string) {
 						if first || command == "EVAL" {
@@ -196,7 +216,7 @@ func TestClient_ABatchThatIsNotDone(t *testing.T) {
 						p.WriteLen(1)
 						p.WriteInline("did " + of)
 					}
-					got := send(t.Context(), []Command{batchedOf("x"), batchedOf("y")})
+					got := send(t.Context(), c, []Command{batchedOf("x"), batchedOf("y")})
 					for i, want := range test.want {
 						assert.Equal(t, want, got[i].Value, path)
 						if want == nil {
@@ -206,7 +226,7 @@ func TestClient_ABatchThatIsNotDone(t *testing.T) {
 						}
 					}
 					assert.Len(t, s.scripts(), test.sent, path)
-					assert.Equal(t, test.loose, c.calls.unbatched.Load(), path)
+					assert.Equal(t, test.loose, c.apart.Load(), path)
 				}
 			})
 		})
@@ -221,8 +241,8 @@ func TestClient_OneCommandOfACallIsRefused(t *testing.T) {
 			p.WriteError("WRONGTYPE it is")
 			p.WriteInline("did " + of)
 		}
-		for path, send := range map[string]func(context.Context, []Command) []Reply{"together": c.Together, "pipeline": c.Pipeline} {
-			got := send(t.Context(), []Command{batchedOf("x"), batchedOf("y")})
+		for path, send := range bothPaths {
+			got := send(t.Context(), c, []Command{batchedOf("x"), batchedOf("y")})
 			require.EqualError(t, got[0].Err, "WRONGTYPE it is", path)
 			assert.Equal(t, Reply{"did y", nil}, got[1], path)
 		}
@@ -245,8 +265,8 @@ func TestClient_CommandsThatGoTogether(t *testing.T) {
 			}
 			p.WriteInline("did " + of)
 		}
-		for name, send := range map[string]func(context.Context, []Command) []Reply{"pipeline": c.Pipeline, "together": c.Together} {
-			got := send(t.Context(), []Command{of("a"), of("b"), of("c")})
+		for name, send := range bothPaths {
+			got := send(t.Context(), c, []Command{of("a"), of("b"), of("c")})
 			assert.Equal(t, []Reply{{"did a", nil}, {"did b", nil}, {"did c", nil}}, got, name)
 			sent := s.scripts()
 			assert.Equal(t, []string{"EVALSHA a", "EVALSHA b", "EVALSHA c"}, sent[:3], name)
@@ -255,11 +275,11 @@ func TestClient_CommandsThatGoTogether(t *testing.T) {
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
-		got := c.Together(ended, []Command{of("a"), of("b")})
-		for _, r := range got {
-			require.ErrorIs(t, r.Err, ErrNotSent)
-			require.ErrorIs(t, r.Err, context.Canceled)
-		}
+		w := c.calls.newWaiter()
+		c.calls.sendTogether([]pending{{ended, of("a"), w}})
+		r := <-w.reply
+		require.ErrorIs(t, r.Err, ErrNotSent)
+		require.ErrorIs(t, r.Err, context.Canceled)
 		assert.Empty(t, s.scripts())
 		assert.Zero(t, c.calls.active)
 	})
@@ -373,48 +393,45 @@ func TestClient_ACommandInTheQueue(t *testing.T) {
 	})
 }
 
-// A command is on its way with others when its caller is canceled: it gets the reply, or leaves at its deadline.
+// A command is on its way with others. Its caller gets the reply, though it is canceled, and leaves at its deadline.
 func TestClient_ACallerLeavesACommonWrite(t *testing.T) {
-	for name, reply := range map[string]any{"a reply comes": "did it", "no reply comes": nil} {
+	for name, test := range map[string]struct {
+		ends time.Duration
+		want any
+		err  error
+	}{
+		"a reply comes":  {want: "did it"},
+		"its time is up": {ends: time.Second / 2, err: context.DeadlineExceeded},
+	} {
 		t.Run(name, func(t *testing.T) {
-			onFakeServer(t, Options{}, func(t *testing.T, _ *fakeServer, c *Client) {
-				c.calls.active = inFlight
+			onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
+				goOn := make(chan struct{})
+				letGo := sync.OnceFunc(func() { close(goOn) })
+				defer letGo()
+				s.answer = func(p *resp.Peer, _, of string) { <-goOn; p.WriteInline("did " + of) }
+				if test.want != nil {
+					time.AfterFunc(time.Second/2, letGo)
+				}
 				ctx, leave := context.WithCancel(t.Context())
-				var got any
-				var err error
-				begun := time.Now()
-				go func() { got, err = c.Do(ctx, of("it")) }()
-				synctest.Wait()
-				taken := c.calls.queue[0]
-				c.calls.queue, c.calls.active = nil, 0
-				leave()
-				time.Sleep(time.Second / 2)
-				if reply != nil {
-					taken.answers <- answer{reply, nil}
+				defer leave()
+				if test.ends > 0 {
+					deadline := clock.WithDeadline(ctx, time.Now().Add(test.ends))
+					defer deadline.Cancel()
+					ctx = deadline
+				}
+				time.AfterFunc(time.Second/4, leave)
+				r := together(ctx, c, []Command{of("it")})[0]
+				assert.Equal(t, test.want, r.Value)
+				if test.err == nil {
+					require.NoError(t, r.Err)
 				} else {
-					time.Sleep(time.Second / 2)
+					require.ErrorIs(t, r.Err, test.err)
+					require.ErrorContains(t, r.Err, "server: ")
 				}
-				synctest.Wait()
-				assert.Equal(t, reply, got)
-				if reply == nil {
-					require.ErrorIs(t, err, context.DeadlineExceeded)
-					require.NotErrorIs(t, err, ErrNotSent)
-					assert.Equal(t, time.Second, time.Since(begun))
-				}
+				require.NotErrorIs(t, r.Err, ErrNotSent)
 			})
 		})
 	}
-}
-
-// All writes came back between two looks: a command that queues then is sent at once.
-func TestClient_ACommandThatQueuesAlone(t *testing.T) {
-	onFakeServer(t, Options{}, func(t *testing.T, _ *fakeServer, c *Client) {
-		answers := make(chan answer, 1)
-		c.calls.enqueue(pending{ctx: t.Context(), command: of("it"), answers: answers})
-		assert.Equal(t, answer{"did it", nil}, <-answers)
-		synctest.Wait()
-		assert.Zero(t, c.calls.active)
-	})
 }
 
 // A caller's command panics, as a hook of the user may: the write is counted out.
@@ -440,7 +457,7 @@ func (panics) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 // A node of a cluster sends a client for one Redis elsewhere: the error says what to do.
 func TestClient_ANodeOfAClusterNeedsAClusterClient(t *testing.T) {
 	for name, send := range paths {
-		onFakeServer(t, Options{Acked: true}, func(t *testing.T, s *fakeServer, c *Client) {
+		onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
 			s.answer = func(p *resp.Peer, _, _ string) { p.WriteError("MOVED 15882 127.0.0.1:7001") }
 			_, err := send(t.Context(), c)
 			require.ErrorIs(t, err, ErrNeedsCluster, name)
@@ -462,7 +479,7 @@ func TestClient_WaitsForReplicas(t *testing.T) {
 		"refused":     {func(p *resp.Peer) { p.WriteError("ERR WAIT cannot be used") }, "did it", "waiting for replicas: ERR"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onFakeServer(t, Options{Acked: true}, func(t *testing.T, s *fakeServer, c *Client) {
+			onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
 				s.answer = func(p *resp.Peer, command, of string) {
 					if command == "WAIT" {
 						test.wait(p)
@@ -487,7 +504,7 @@ func TestClient_WaitsForReplicas(t *testing.T) {
 
 // What is sent after Close has a connection of its own for so long, and no WAIT.
 func TestClient_AfterClose(t *testing.T) {
-	onFakeServer(t, Options{Acked: true}, func(t *testing.T, s *fakeServer, c *Client) {
+	onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
 		for _, send := range []string{"alone", "pipeline", "acked"} {
 			_, _ = paths[send](t.Context(), c)
 		}
@@ -513,9 +530,9 @@ func TestClient_AfterClose(t *testing.T) {
 // The Guard's clients have the size of the user's pool, and tell the user of each of them.
 func TestClient_OnClientSeesEachClient(t *testing.T) {
 	var clients []redis.UniversalClient
-	o := Options{Acked: true, OnClient: func(client redis.UniversalClient) { clients = append(clients, client) }}
+	o := Options{OnClient: func(client redis.UniversalClient) { clients = append(clients, client) }}
 	onFakeServer(t, o, func(t *testing.T, _ *fakeServer, c *Client) {
-		require.Len(t, clients, 3)
+		require.Len(t, clients, 2)
 		for _, client := range clients {
 			assert.Equal(t, 20, client.(*redis.Client).Options().PoolSize)
 		}
@@ -524,7 +541,7 @@ func TestClient_OnClientSeesEachClient(t *testing.T) {
 		require.NoError(t, c.Close())
 		_, err := c.Do(t.Context(), of("it"))
 		require.NoError(t, err)
-		assert.Len(t, clients, 4)
+		assert.Len(t, clients, 3)
 	})
 }
 

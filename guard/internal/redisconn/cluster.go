@@ -14,8 +14,7 @@ import (
 // hangs holds up no other. go-redis's own pipelines fail in all their parts when a node cannot be reached in
 // time.
 type clusterNodes struct {
-	link // of callers' commands
-
+	calls    link // of callers' commands
 	tasks    *task.Group
 	renewals *redis.ClusterClient
 	known    atomic.Bool // which node serves which slot
@@ -30,7 +29,7 @@ func newClusterNodes(l link, renewals redis.UniversalClient, tasks *task.Group) 
 	if !ok {
 		return nil
 	}
-	return &clusterNodes{link: l, tasks: tasks, renewals: cluster, byAddr: make(map[string]*combiner)}
+	return &clusterNodes{calls: l, tasks: tasks, renewals: cluster, byAddr: make(map[string]*combiner)}
 }
 
 // combiner sends what is for the node of a command.
@@ -44,17 +43,23 @@ func (n *clusterNodes) combiner(ctx context.Context, cmd Command) (*combiner, er
 	defer n.mu.Unlock()
 	c := n.byAddr[addr]
 	if c == nil {
-		l := n.link
-		l.server, l.failed = func() string { return addr }, n.onFailure
-		c = newCombiner(l, n.tasks)
+		c = &combiner{link: n.link(n.calls, addr), tasks: n.tasks}
 		n.byAddr[addr] = c
 	}
 	return c, nil
 }
 
+// link returns a way to one node.
+func (n *clusterNodes) link(l link, addr string) link {
+	if addr != "" {
+		l.server, l.failed = func() string { return addr }, n.onFailure
+	}
+	return l
+}
+
 // addr is the node that serves a key, as far as is known here.
 func (n *clusterNodes) addr(ctx context.Context, key string) (string, error) {
-	node, err := n.client.(*redis.ClusterClient).MasterForKey(ctx, key)
+	node, err := n.calls.client.(*redis.ClusterClient).MasterForKey(ctx, key)
 	if err != nil {
 		return "", err
 	}
@@ -62,15 +67,19 @@ func (n *clusterNodes) addr(ctx context.Context, key string) (string, error) {
 	return node.Options().Addr, nil
 }
 
-// part parts commands by the nodes that serve their keys. Without a cluster, there is one part.
-func (n *clusterNodes) part(ctx context.Context, cmds []Command) map[string][]int {
-	parts := make(map[string][]int)
+// part is the commands for one node, and their indexes.
+type part struct {
+	cmds []Command
+	of   []int
+}
+
+// part parts commands by the nodes that serve their keys.
+func (n *clusterNodes) part(ctx context.Context, cmds []Command) map[string]part {
+	parts := make(map[string]part)
 	for i, c := range cmds {
-		var addr string
-		if n != nil {
-			addr, _ = n.addr(ctx, c.Keys()[0]) // without an answer, the pipeline will say why
-		}
-		parts[addr] = append(parts[addr], i)
+		addr, _ := n.addr(ctx, c.Keys()[0]) // without an answer, the pipeline will say why
+		p := parts[addr]
+		parts[addr] = part{append(p.cmds, c), append(p.of, i)}
 	}
 	return parts
 }
@@ -79,7 +88,7 @@ func (n *clusterNodes) part(ctx context.Context, cmds []Command) map[string][]in
 // itself, go-redis does so every 10 s. Without a cluster, n is nil.
 func (n *clusterNodes) onFailure(ctx context.Context, _ error) {
 	if n != nil {
-		n.client.(*redis.ClusterClient).ReloadState(ctx)
+		n.calls.client.(*redis.ClusterClient).ReloadState(ctx)
 		n.renewals.ReloadState(ctx)
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // link is a client's way to one server.
@@ -19,6 +18,85 @@ type link struct {
 	timeout time.Duration                        // of an attempt
 	server  func() string                        // its address
 	failed  func(ctx context.Context, err error) // called with the errors of connections; may be nil
+	apart   *atomic.Bool                         // commands share no calls: their keys are in several slots
+}
+
+// callMost is how many commands share one call of a script. Redis runs nothing else meanwhile.
+const callMost = 128
+
+// Reply is the answer to one of several commands.
+type Reply struct {
+	Value any
+	Err   error
+}
+
+// sendAll sends commands in one write, those of one script in calls that they share. A command that Redis did not
+// execute as part of a call is sent once more, by itself. answer is called with the reply to each command, by its index.
+func (l *link) sendAll(ctx context.Context, cmds []Command, answer func(i int, r Reply)) {
+	which := make([]int, len(cmds))
+	for i := range which {
+		which[i] = i
+	}
+	for apart := l.apart.Load(); len(which) > 0; apart = true {
+		calls, parts := callsOf(cmds, which, apart)
+		which = nil
+		for n, cmd := range l.exchange(ctx, calls) {
+			if part := parts[n]; len(part) == 1 {
+				reply, err := l.resultOf(ctx, cmds[part[0]], cmd)
+				answer(part[0], Reply{reply, err})
+			} else {
+				which = append(which, l.unpack(ctx, cmd, part, answer)...)
+			}
+		}
+	}
+}
+
+// callsOf makes calls of some commands, of each by itself if they are to be apart. It returns their indexes, too.
+func callsOf(cmds []Command, which []int, apart bool) (calls []call, parts [][]int) {
+	open := make(map[*Script]int) // the call that more commands of a script may join
+	for _, i := range which {
+		s := cmds[i].Script()
+		alone := apart || !s.many || cmds[i].Alone()
+		at, is := open[s]
+		if alone || !is || len(calls[at]) == callMost {
+			at = len(calls)
+			calls, parts = append(calls, nil), append(parts, nil)
+		}
+		if !alone {
+			open[s] = at
+		}
+		calls[at], parts[at] = append(calls[at], cmds[i]), append(parts[at], i)
+	}
+	return calls, parts
+}
+
+// unpack answers the commands that share a call. It returns those that Redis did not execute: all of them if it refused
+// the call. A command that it executed before it refused the rest may be executed twice.
+func (l *link) unpack(ctx context.Context, cmd noRetryCmd, part []int, answer func(i int, r Reply)) (again []int) {
+	reply, err := l.result(ctx, cmd)
+	var refusal redis.Error
+	if err != nil && !errors.As(err, &refusal) {
+		for _, i := range part {
+			answer(i, Reply{Err: err})
+		}
+		return nil
+	}
+	if err != nil && redis.HasErrorPrefix(err, "CROSSSLOT") {
+		l.apart.Store(true) // one address leads to a cluster
+	}
+	replies, _ := reply.([]any)
+	if len(replies) != len(part) {
+		return part
+	}
+	for n, i := range part {
+		if replies[n] == nil {
+			again = append(again, i)
+			continue
+		}
+		refusal, _ := replies[n].(error)
+		answer(i, Reply{replies[n], refusal})
+	}
+	return again
 }
 
 // exchange sends script calls in one write, by name, and those that Redis does not know once more in full.
@@ -97,17 +175,4 @@ func (l *link) named(err error) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return err
-}
-
-// deadline is that of an attempt.
-func (l *link) deadline(ctx context.Context) time.Time {
-	if deadline, ends := ctx.Deadline(); ends {
-		return deadline
-	}
-	return time.Now().Add(l.timeout)
-}
-
-// detached is ctx for what is sent for callers that wait elsewhere: it does not end when they leave.
-func (l *link) detached(ctx context.Context, at time.Time) *clock.Deadline {
-	return clock.WithDeadline(context.WithoutCancel(clock.Caller(ctx)), at)
 }

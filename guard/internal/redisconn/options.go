@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,8 +14,6 @@ import (
 // Options are what Open needs to know.
 type Options struct {
 	AttemptTimeout time.Duration // for what goes over a connection once
-	Acked          bool          // DoAcked is used
-
 	// OnClient is called with each client of go-redis that is made; nil = nothing is.
 	OnClient func(client redis.UniversalClient)
 }
@@ -118,3 +117,19 @@ func heeding(dial dialFunc) dialFunc {
 }
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// Unfit says what keeps a client, which is not nil, from being used, to be read after what
+// it is; nothing if it may be. taken are the kinds that the constructor takes.
+func Unfit(client redis.UniversalClient, constructor, taken string) string {
+	switch client.(type) {
+	case *redis.Client, *redis.ClusterClient:
+		if reflect.ValueOf(client).Elem().IsZero() {
+			return " that go-redis did not make"
+		}
+		return ""
+	case *redis.Ring:
+		return ": it takes a shard that hangs out of use, and its locks would have two holders"
+	}
+	return "; give " + constructor + " the " + taken + " itself: a wrapper hides what " + constructor +
+		" has to know, and its timeouts cannot be bound"
+}

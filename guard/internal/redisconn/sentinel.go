@@ -76,6 +76,12 @@ func (p *primary) accept(conn net.Conn) net.Conn {
 	}
 	p.conns[c] = struct{}{}
 	p.checked.Store(int64(clock.Now()))
+	if raw, ok := conn.(syscall.Conn); ok { // go-redis looks at that before it uses an idle connection
+		return struct {
+			*primaryConn
+			syscall.Conn
+		}{c, raw}
+	}
 	return c
 }
 
@@ -103,21 +109,6 @@ func (c *primaryConn) Close() error {
 	c.primary.mu.Unlock()
 	return c.Conn.Close()
 }
-
-// SyscallConn is what go-redis looks at before it uses an idle connection.
-func (c *primaryConn) SyscallConn() (syscall.RawConn, error) {
-	if conn, ok := c.Conn.(syscall.Conn); ok {
-		return conn.SyscallConn()
-	}
-	return openConn{}, nil
-}
-
-// openConn is a connection, as one of TLS, that cannot be looked into.
-type openConn struct{}
-
-func (openConn) Control(func(uintptr)) error    { return nil }
-func (openConn) Read(func(uintptr) bool) error  { return nil }
-func (openConn) Write(func(uintptr) bool) error { return nil }
 
 // check asks which server is the primary, if the last answer is old. It does not wait for long: connections
 // that work are of use while no sentinel answers.

@@ -479,20 +479,3 @@ func TestBatch_ManyOnAClusterBehindOneAddress(t *testing.T) {
 		}
 	}
 }
-
-// What waited for its turn beyond its deadline would be answered to nobody. It is not sent.
-func TestBatch_ManyThatAreTooLateAreNotSent(t *testing.T) {
-	t.Parallel()
-	s := testenv.NewRedis(t)
-	store := testenv.RedisStore(t, s.Admin, "redlatch")
-	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-	defer cancel()
-	s.ResetCommands()
-	_, _, errs := redisstore.Together(late, store,
-		[]guardstore.Claim{claimOf("a", "x-1"), claimOf("b", "x-2")},
-		[]guardstore.Release{releaseOf(claimOf("c", "x-3"), guardstore.ClaimReply{Fence: 1})})
-	for _, err := range errs {
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-	}
-	assert.Zero(t, s.Scripts())
-}

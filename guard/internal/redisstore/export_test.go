@@ -9,7 +9,7 @@ import (
 )
 
 // Together sends claims and releases in one write, as they go out under load, and returns
-// when all of them are answered: claims first in errs. What goes into one write under load is chance.
+// when all of them are answered: claims first in errs.
 func Together(ctx context.Context, store guardstore.Store, claims []guardstore.Claim, releases []guardstore.Release) (claimed []guardstore.ClaimReply, freed []guardstore.ReleaseReply, errs []error) {
 	s := store.(*Store)
 	var cmds []redisconn.Command
@@ -19,7 +19,7 @@ func Together(ctx context.Context, store guardstore.Store, claims []guardstore.C
 	for _, r := range releases {
 		cmds = append(cmds, s.release(ctx, releaseScript, r))
 	}
-	for i, r := range s.conn.Together(ctx, cmds) {
+	for i, r := range s.conn.Pipeline(ctx, cmds) {
 		if i < len(claims) {
 			reply, _, err := acquired(r.Value, r.Err)
 			claimed, errs = append(claimed, reply), append(errs, err)

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -138,6 +139,26 @@ func TestScript_AGrantBelowWhatItsClaimNeeds(t *testing.T) {
 	require.Equal(t, []any{int64(1), strconv.FormatInt(n+time.Hour.Microseconds()+1, 10), int64(1)}, above)
 	require.Equal(t, above, b.acquireAbove("x-1", far), "and under the same from then on")
 	require.NotEqual(t, above[1], b.acquireAbove("x-1", above[1].(string))[1], "equal is not above")
+}
+
+// One of several commands of a call finds no free or own lock: nothing is done for it, and the others are done.
+func TestScript_ACallOfSeveral(t *testing.T) {
+	b := newBench(t)
+	other := make([]string, len(allKeys))
+	for i, key := range allKeys {
+		other[i] = strings.Replace(key, "}", "2}", 1)
+	}
+	keys := append(slices.Clone(allKeys), other...)
+	b.holds("x-1")
+	got := b.run("acquire", keys, "1c:", "y-1", 60000, "", "0", "y-2", 60000, "", "0")
+	require.Len(t, got, 2)
+	assert.Nil(t, got[0])
+	assert.Contains(t, got[1], "held ")
+	assert.False(t, b.inside("y-1"))
+	assert.True(t, b.gone(queueKey))
+	got = b.run("release", keys, "1c:", "y-1", "", "y-2", "")
+	assert.Equal(t, []any{nil, "released"}, got)
+	assert.True(t, b.inside("x-1"))
 }
 
 // What a claim knows of higher fences goes for all that are granted the lock in its call.

@@ -28,7 +28,6 @@ type Store struct {
 type conn interface {
 	Do(ctx context.Context, c redisconn.Command) (any, error)
 	DoAcked(ctx context.Context, c redisconn.Command, w redisconn.AckWait) (any, error)
-	Together(ctx context.Context, cmds []redisconn.Command) []redisconn.Reply
 	Pipeline(ctx context.Context, cmds []redisconn.Command) []redisconn.Reply
 	Call(ctx context.Context, words ...any) (any, error)
 	Publish(ctx context.Context, channel, message string) error
@@ -49,7 +48,7 @@ type Config struct {
 
 // New makes a Store with the options of a client, which it does not use. It sends nothing.
 func New(client redis.UniversalClient, c Config) *Store {
-	conn := redisconn.Open(client, redisconn.Options{AttemptTimeout: c.AttemptTimeout, Acked: c.Replicas.N > 0, OnClient: c.OnClient})
+	conn := redisconn.Open(client, redisconn.Options{AttemptTimeout: c.AttemptTimeout, OnClient: c.OnClient})
 	s := &Store{conn: conn, prefix: c.Prefix, replicas: c.Replicas, now: clock.Now}
 	counts := "0" // a cluster's nodes count their own subscribers only
 	if conn.SingleAddress() {
@@ -62,6 +61,12 @@ func New(client redis.UniversalClient, c Config) *Store {
 // Close ends what is under way. What is still given back then goes over connections of
 // its own.
 func (s *Store) Close() error { return s.conn.Close() }
+
+// Announce implements guardstore.Announcer.
+func (s *Store) Announce(ctx context.Context, instance, name string, life time.Duration) error {
+	_, err := s.conn.Call(ctx, "set", s.prefix+":instance:"+instance, name, "px", life.Milliseconds())
+	return err
+}
 
 // channel is where an instance gets the message to ask.
 func (s *Store) channel(instance string) string { return Channel(s.prefix, instance) }

@@ -21,16 +21,13 @@ for i = 1, #KEYS / 5 do
   local lock, owner, ttl, meta, wants = KEYS[5 * i - 4], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
   known = not string.find(wants, ' ', 1, true) and redis.call('EXISTS', lock, KEYS[5 * i - 3], KEYS[5 * i - 2])
   replies[i] = false
-  if known == 0 then
-    -- The lock is free, and nothing is known that its next holder must respect.
-    local set = redis.pcall('HSET', lock, owner, '1 ' .. now() .. ' ' .. ttl .. ' - ' .. meta)
-    if set == 1 then
-      set = redis.pcall('PEXPIRE', lock, ttl)
-      if set ~= 1 then
-        redis.pcall('DEL', lock)
-      end
+  -- The lock is free, and nothing is known that its next holder must respect. The long way says why Redis refuses it.
+  if known == 0 and redis.pcall('HSET', lock, owner, '1 ' .. now() .. ' ' .. ttl .. ' - ' .. meta) == 1 then
+    if redis.pcall('PEXPIRE', lock, ttl) == 1 then
+      replies[i] = 'held ' .. clock .. (begin and ' ' .. clock .. ' ' .. begin(clock) or '')
+    else
+      redis.pcall('DEL', lock)
     end
-    replies[i] = set == 1 and 'held ' .. clock .. (begin and ' ' .. clock .. ' ' .. begin(clock) or '') or set
   end
 end
 if #replies > 1 or replies[1] then
