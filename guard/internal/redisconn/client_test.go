@@ -107,7 +107,7 @@ func together(ctx context.Context, c *Client, cmds []Command) []Reply {
 		synctest.Wait()
 	}
 	c.calls.active = 1
-	c.calls.exit() //nolint:contextcheck // each command has its own
+	c.calls.exit()
 	callers.Wait()
 	synctest.Wait()
 	return replies

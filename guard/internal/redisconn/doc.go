@@ -4,12 +4,11 @@
 // # What it does
 //
 // A [Client] makes clients of go-redis with the options of the user's client, so that user code cannot exhaust
-// their connections and deadlines hold on them: one for callers' commands, one for renewals (pipelines) and
-// messages, and one for commands that wait for replicas.
+// their connections and deadlines hold on them: one for callers' commands, and one for renewals (pipelines) and messages.
 //
 // A caller sends its command itself while fewer than four are on their way to that server (inFlight). Above that,
 // commands queue, and the next caller that comes back from Redis sends all that queued in one write (combiner).
-// Those of one [Batch] share one script call. No command waits for company.
+// Commands of one script share calls of it (link.sendAll). No command waits for others.
 //
 // Cycles a second in thousands, the best of five rounds for each number of writes on their way, two cores, Redis
 // 7.0 on the same machine beside other load, and through a proxy that adds 1 ms:
@@ -39,7 +38,8 @@
 // connection is for the next caller.
 //
 // With Sentinel, a Client asks once a second which server is the primary, while it sends, and closes connections to one
-// that was replaced. On a cluster each node has a queue of its own, so that a node that hangs holds up no other.
+// that was replaced. On a cluster each node has a queue of its own, so that a node that hangs holds up no other. go-redis does neither
+// for a client that is made with the dialer of another, nor for a pipeline to several nodes.
 //
 // # What it relies on, and what it never does
 //
