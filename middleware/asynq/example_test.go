@@ -164,8 +164,8 @@ func ExampleLock_limit() {
 	// <nil>
 }
 
-// A task that is delivered again is acknowledged without a second charge. One that crashed in the middle is
-// archived, for a person to look at.
+// A task that is delivered again is acknowledged without a second charge. A task that crashed is archived, for a
+// person to look at.
 func ExampleRule_Once() {
 	g := newGuard()
 	defer g.Close()

@@ -2,7 +2,6 @@ package guardasynq_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,7 +91,7 @@ func TestRun_KeyThatTakesTooLongIsAKeyError(t *testing.T) {
 	})
 }
 
-// tooLong lets a grant arrive when the task has hardly any time left.
+// tooLong delays a grant until the task has hardly any time left.
 type tooLong struct{ guard.NopObserver }
 
 func (tooLong) HoldStart(ctx context.Context, _ guard.Lock, _ guard.Hold) context.Context {
@@ -119,46 +118,6 @@ func TestRun_LockThatComesTooLateIsGivenBack(t *testing.T) {
 				assert.False(t, ok)
 				return errOwn
 			}))
-		})
-	}
-}
-
-// lagging lets a grant arrive when the task has hardly any time left, and its context end a moment later.
-type lagging struct{ guard.NopObserver }
-
-func (lagging) HoldStart(ctx context.Context, _ guard.Lock, _ guard.Hold) context.Context {
-	time.Sleep(9500 * time.Millisecond)
-	late := lateContext{ctx, make(chan struct{})}
-	go func() {
-		for range rand.N(100) { // some microseconds
-		}
-		close(late.done)
-	}()
-	return late
-}
-
-type lateContext struct {
-	context.Context
-	done chan struct{}
-}
-
-func (c lateContext) Done() <-chan struct{} { return c.done }
-
-// A lock that comes too late leaves no record of a run, whenever the end of its context is noticed.
-func TestRun_LockThatComesTooLateLeavesNoRecord(t *testing.T) {
-	t.Parallel()
-	for range 1500 {
-		synctest.Test(t, func(t *testing.T) {
-			slow, store := newStore(t, guard.Observe(lagging{}))
-			rule := orders().Once(time.Hour, guard.AtMostOnce())
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			require.ErrorIs(t, process(ctx, guardasynq.Middleware(slow, rule), never), guard.ErrStore)
-
-			g, err := guard.NewWithStore(store)
-			require.NoError(t, err)
-			defer func() { _ = g.Close() }()
-			require.NoError(t, process(t.Context(), guardasynq.Middleware(g, rule), succeed))
 		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// Configure sets what the middleware needs of a server: IsFailure and RetryDelayFunc, each wrapped around the one that cfg has.
+// Configure returns cfg for a server with the middleware: IsFailure and RetryDelayFunc, each around the function of cfg.
 func Configure(cfg asynq.Config) asynq.Config {
 	cfg.IsFailure = IsFailure(cfg.IsFailure)
 	cfg.RetryDelayFunc = RetryDelay(cfg.RetryDelayFunc)

@@ -59,7 +59,7 @@ func TestMiddleware_ABusyJobIsSnoozedAfterASecond(t *testing.T) {
 	})
 }
 
-// A lock that the worker takes by itself is no other lock.
+// A busy lock that the worker wanted snoozes the job, too.
 func TestMiddleware_BusyLockOfAWorkerSnoozes(t *testing.T) {
 	t.Parallel()
 	mw := guardriver.Middleware(guardtest.NewMemoryGuard(t), orders())
@@ -103,7 +103,7 @@ type renamedArgs struct{ orderArgs }
 
 func (renamedArgs) KindAliases() []string { return []string{"charge", "pay"} }
 
-// River works on jobs of an alias as well, and they have a row of their own.
+// River works on jobs of an alias, too, which need a row of their own.
 func TestCheck_NamesRowsThatNoJobHasAndAliasesWithoutOne(t *testing.T) {
 	t.Parallel()
 	rows := guardriver.Jobs{"charge_order": orders(), "pay": orders(), "refund": orders(), " ": {}}
@@ -112,20 +112,6 @@ guardriver: row " ": it is blank
 guardriver: row "refund": no job of the given arguments is of this kind`)
 	assert.NoError(t, guardriver.Check([]river.JobArgs{orderArgs{}}, guardriver.Jobs{"charge_order": orders()}))
 	assert.NoError(t, guardriver.Check([]river.JobArgs{renamedArgs{}}, nil))
-}
-
-// A job that snoozes itself is not done.
-func TestOnce_ASnoozeIsNoSuccess(t *testing.T) {
-	t.Parallel()
-	mw := guardriver.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour))
-	runs := 0
-	for range 2 {
-		assert.ErrorIs(t, mw.Work(t.Context(), order7(), func(context.Context) error {
-			runs++
-			return river.JobSnooze(time.Second)
-		}), &river.JobSnoozeError{})
-	}
-	assert.Equal(t, 2, runs)
 }
 
 // waits signals that a job begins to wait for its lock.

@@ -64,7 +64,7 @@ func Lock(template string, opts ...guard.LockOption) Rule { return adapter.Lock(
 func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule { return adapter.LockFunc(key, opts) }
 
 // Middleware handles messages under the locks of rule. With a nil g, the Guard in the message's context locks, or else the one
-// given to guard.SetDefault. The lock's Name is that of the router's handler if the rule sets none, and its Wait is 20 seconds
+// given to guard.SetDefault. The lock's Name is the name of the router's handler if the rule sets none, and its Wait is 20 seconds
 // if neither the rule nor the Guard set one. It panics if rule has no key or an option is out of its bounds.
 func Middleware(g *guard.Guard, rule Rule) message.HandlerMiddleware {
 	l := adapter.Must(g, rule)

@@ -39,7 +39,7 @@ func hold(t *testing.T, g *guard.Guard) (release func()) {
 	return func() { assert.NoError(t, lease.Release(context.Background())) }
 }
 
-// A poison queue has it at once.
+// A poison queue gets it at once.
 func TestMiddleware_MessageWithoutAKeyIsNotHeldBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestMiddleware_MessageWithoutAKeyIsNotHeldBack(t *testing.T) {
 	})
 }
 
-// What a handler made under a lost lock is not published.
+// Messages that a handler made under a lost lock are not published.
 func TestMiddleware_MessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
 	t.Parallel()
 	for _, own := range []error{nil, errOwn} {
@@ -144,18 +144,6 @@ func TestOnce_WhatCannotBeRead(t *testing.T) {
 	assert.ErrorContains(t, err, "invalid character '?'")
 }
 
-func TestOnce_WhatIsTooLargeToBeKeptIsNoSuccess(t *testing.T) {
-	t.Parallel()
-	handle := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour, guard.MaxResult(100)))
-	made := message.NewMessage("2", make([]byte, 100))
-	produced, err := handle(func(*message.Message) ([]*message.Message, error) { return []*message.Message{made}, nil })(order7(t))
-	require.NoError(t, err)
-	assert.Equal(t, []*message.Message{made}, produced)
-	produced, err = handle(never)(order7(t))
-	assert.ErrorIs(t, err, guard.ErrNotKept)
-	assert.Empty(t, produced)
-}
-
 // Package cqrs has messages of several types in one handler.
 func TestOnce_AnotherNameOfTheSamePayloadIsRefused(t *testing.T) {
 	t.Parallel()
@@ -171,29 +159,6 @@ func TestOnce_AnotherNameOfTheSamePayloadIsRefused(t *testing.T) {
 		produced, err := work(msg)
 		assert.ErrorIs(t, err, row.err)
 		assert.Empty(t, produced)
-	}
-	assert.Equal(t, 1, runs)
-}
-
-// A handler may be renamed, or moved to another router, while its messages are delivered again.
-func TestOnce_OfAHandlerThatWasRenamed(t *testing.T) {
-	t.Parallel()
-	q, g := newQueue(t), guardtest.NewMemoryGuard(t)
-	got := make(chan error, 10)
-	lock := func(next message.HandlerFunc) message.HandlerFunc {
-		locked := guardwatermill.Middleware(g, orders().Once(time.Hour))(next)
-		return func(msg *message.Message) ([]*message.Message, error) {
-			_, err := locked(msg)
-			got <- err
-			return nil, nil
-		}
-	}
-	runs := 0
-	for _, name := range []string{"charge_order", "charge_orders"} {
-		router := q.startAs(t, name, func(*message.Message) error { runs++; return nil }, nil, lock)
-		q.add(t, `{"order_id":7}`, nil)
-		assert.NoError(t, <-got)
-		require.NoError(t, router.Close())
 	}
 	assert.Equal(t, 1, runs)
 }

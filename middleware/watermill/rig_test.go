@@ -40,12 +40,6 @@ func newQueue(t *testing.T) *queue {
 // start has a router with one handler work on the messages until the test ends.
 func (q *queue) start(t *testing.T, handler message.NoPublishHandlerFunc, change func(*redisstream.SubscriberConfig), locks ...message.HandlerMiddleware) *message.Router {
 	t.Helper()
-	return q.startAs(t, "charge_order", handler, change, locks...)
-}
-
-// startAs is start for a handler called name.
-func (q *queue) startAs(t *testing.T, name string, handler message.NoPublishHandlerFunc, change func(*redisstream.SubscriberConfig), locks ...message.HandlerMiddleware) *message.Router {
-	t.Helper()
 	cfg := redisstream.SubscriberConfig{Client: redistest.Shared(t).Client(t), ConsumerGroup: group, DisableIndefiniteInitialBlock: true}
 	if change != nil {
 		change(&cfg)
@@ -55,7 +49,7 @@ func (q *queue) startAs(t *testing.T, name string, handler message.NoPublishHand
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	require.NoError(t, err)
 	router.AddMiddleware(locks...)
-	router.AddConsumerHandler(name, q.topic, subscriber, handler)
+	router.AddConsumerHandler("charge_order", q.topic, subscriber, handler)
 	ended := make(chan error, 1)
 	go func() { ended <- router.Run(context.WithoutCancel(t.Context())) }()
 	<-router.Running()
@@ -74,7 +68,7 @@ func (q *queue) add(t *testing.T, payload string, metadata message.Metadata) *me
 	return msg
 }
 
-// outcome notes what became of messages, before the router sends an Ack or a Nack.
+// outcome notes how messages ended, before the router sends an Ack or a Nack.
 func (q *queue) outcome(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		produced, err := next(msg)

@@ -70,12 +70,12 @@ func TestAct_Roles(t *testing.T) {
 		opts           []guardweb.Option
 		look, mayReach int
 	}{
-		"none":            {[]guardweb.Option{everybody(guardweb.None)}, 403, 403},
-		"no such role":    {[]guardweb.Option{everybody(7)}, 403, 403},
-		"view":            {[]guardweb.Option{everybody(guardweb.View)}, 200, 403},
+		"none":            {[]guardweb.Option{anyone(guardweb.None)}, 403, 403},
+		"no such role":    {[]guardweb.Option{anyone(7)}, 403, 403},
+		"view":            {[]guardweb.Option{anyone(guardweb.View)}, 200, 403},
 		"act":             {[]guardweb.Option{acting}, 200, 404},
 		"act, read-only":  {[]guardweb.Option{guardweb.ReadOnly(), acting}, 200, 403},
-		"none, read-only": {[]guardweb.Option{guardweb.ReadOnly(), everybody(guardweb.None)}, 403, 403},
+		"none, read-only": {[]guardweb.Option{guardweb.ReadOnly(), anyone(guardweb.None)}, 403, 403},
 	} {
 		p := r.page(test.opts...)
 		p.codes(map[string]int{"/": test.look, "/lock?key=k": test.look, "/style.css": test.look})

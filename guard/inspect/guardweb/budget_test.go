@@ -17,12 +17,12 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect/internal/meter"
 )
 
-// When a list is made, and what it says meanwhile, in virtual time.
+// When a list is made, and what pages show meanwhile, in virtual time.
 
-// scripted is a source that takes its time, and counts.
+// scripted is a source that answers after a time, and counts.
 type scripted struct {
 	took    []time.Duration // each answer of a list
-	err     error           // what comes after them
+	err     error           // after the answers
 	locks   int             // of each answer
 	broken  int             // so many before them
 	getTook time.Duration
@@ -32,7 +32,7 @@ type scripted struct {
 	asked []time.Time // for one lock
 }
 
-// answer takes its time, unless ctx ends.
+// answer waits for took, unless ctx ends.
 func answer(ctx context.Context, took time.Duration, err error) error {
 	begun := time.Now()
 	select {
@@ -90,7 +90,7 @@ func listed(t *testing.T, s *scripted, test func(t *testing.T, l *list)) {
 
 var errCut = errors.New("the connection is cut")
 
-// Whatever becomes of a list: what Redis worked for it is a twentieth of the time until the next.
+// However a list ends, Redis works for it a twentieth of the time until the next.
 func TestList_RedisWorksATwentiethOfTheTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		scripted
@@ -98,8 +98,8 @@ func TestList_RedisWorksATwentiethOfTheTime(t *testing.T) {
 	}{
 		"a fast Redis":           {scripted{took: seconds(0.001, 0.001)}, time.Second},
 		"a slow one":             {scripted{took: seconds(0.2, 0.4)}, 12 * time.Second},
-		"one that fails":         {scripted{took: seconds(0.2), err: errCut}, 4 * time.Second},
-		"one that never answers": {scripted{took: seconds(60)}, time.Second},
+		"a Redis that fails":     {scripted{took: seconds(0.2), err: errCut}, 4 * time.Second},
+		"a Redis that is silent": {scripted{took: seconds(60)}, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &c.scripted
@@ -121,7 +121,7 @@ func TestList_RedisWorksATwentiethOfTheTime(t *testing.T) {
 	}
 }
 
-// However many look, Redis is asked once. A viewer that leaves does not have the others begin anew.
+// All viewers share one list. If a viewer leaves, the others need no other list.
 func TestList_IsMadeOnceForAllThatWait(t *testing.T) {
 	s := &scripted{took: seconds(1, 1, 1), locks: 2}
 	listed(t, s, func(t *testing.T, l *list) {
@@ -134,7 +134,7 @@ func TestList_IsMadeOnceForAllThatWait(t *testing.T) {
 			all.Go(func() {
 				f := l.get(t.Context())
 				assert.Len(t, f.locks, 6)
-				assert.Len(t, f.locks[0].Waiting, 1, "what is shown")
+				assert.Len(t, f.locks[0].Waiting, 1, "the page shows no more")
 			})
 		}
 		left, leave := context.WithTimeout(t.Context(), 2*time.Second)
@@ -175,7 +175,7 @@ func TestList_SlowListIsCut(t *testing.T) {
 	}
 }
 
-// A viewer does not wait for a list that does not come, where there is an older one.
+// If there is an older list, a viewer does not wait for long.
 func TestList_OutageIsSeenWhileAListIsMade(t *testing.T) {
 	for name, c := range map[string]struct {
 		took   []time.Duration
@@ -218,7 +218,7 @@ func TestList_OutageIsSeenWhileAListIsMade(t *testing.T) {
 	}
 }
 
-// Where the next list is far off, one lock is asked for, now and then.
+// While the next list is far off, the page reads one lock now and then.
 func TestList_OutageIsSeenBetweenTwoLists(t *testing.T) {
 	s := &scripted{took: seconds(2), locks: 2, getTook: time.Millisecond, getErr: errCut}
 	listed(t, s, func(t *testing.T, l *list) {

@@ -65,7 +65,7 @@ func (r *env) hold(key string, opts ...guard.LockOption) *guard.Lease {
 	return hold(r.T, r.g, key, opts...)
 }
 
-// queue has callers wait for a key, each of a Guard of its own or of the env's, and returns when they do.
+// queue starts callers that wait for a key, each of its own Guard or all of the env's, and returns when they wait.
 func (r *env) queue(key string, n int, here bool) {
 	r.Helper()
 	ctx, cancel := context.WithCancel(r.Context())
@@ -94,18 +94,18 @@ func (r *env) queue(key string, n int, here bool) {
 	}, patience, time.Millisecond)
 }
 
-func everybody(role guardweb.Role) guardweb.Option {
+func anyone(role guardweb.Role) guardweb.Option {
 	return guardweb.Authorize(func(*http.Request) guardweb.Role { return role })
 }
 
-var acting = everybody(guardweb.Act)
+var acting = anyone(guardweb.Act)
 
-// page is one where everybody may look, unless opts say more.
+// page returns a page that every request may read, unless opts say otherwise.
 func (r *env) page(opts ...guardweb.Option) page {
-	return page{r.T, guardweb.Handler(r.inspector, append([]guardweb.Option{everybody(guardweb.View)}, opts...)...)}
+	return page{r.T, guardweb.Handler(r.inspector, append([]guardweb.Option{anyone(guardweb.View)}, opts...)...)}
 }
 
-// page is a Handler that is asked.
+// page is a Handler.
 type page struct {
 	*testing.T
 	http.Handler
@@ -130,7 +130,7 @@ func (p page) send(method, target string) answer {
 
 func (p page) get(target string) answer { return p.send(http.MethodGet, target) }
 
-// says is what a page shows that is there.
+// says returns the body of a page that has texts.
 func (p page) says(target string, texts ...string) string {
 	p.Helper()
 	a := p.get(target)
@@ -141,7 +141,7 @@ func (p page) says(target string, texts ...string) string {
 	return a.body
 }
 
-// post sends a form: a key, a fence, and a state where that is not "".
+// post sends a form: a key, a fence, and a state unless it is "".
 func (p page) post(target, key string, fence any, state string, change ...func(*http.Request)) answer {
 	form := url.Values{"key": {key}, "fence": {fmt.Sprint(fence)}}
 	if state != "" {

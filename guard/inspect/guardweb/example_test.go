@@ -51,7 +51,7 @@ func Example() {
 	// 200
 }
 
-// Everybody who reaches this page may look, and no request may act.
+// Every request may look, and no request may act.
 func ExampleReadOnly() {
 	server, err := embedded.Start()
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
-// Role is what a request may do.
+// Role is the right of a request.
 type Role int
 
 // The roles. Act includes View.
 const (
-	None Role = iota // nothing: it is answered 403
+	None Role = iota // nothing: the answer is 403
 	View             // look
 	Act              // look, revoke, break and forget
 )
@@ -27,8 +27,8 @@ const (
 // Option configures a Handler. A nil Option is ignored.
 type Option func(*handler) error
 
-// Authorize returns what a request may do. The Handler calls it once for each request, from many
-// goroutines at a time. A nil function is an error.
+// Authorize sets the function that returns the Role of a request. The Handler calls it once for each request,
+// from many goroutines. A nil function is an error.
 func Authorize(role func(r *http.Request) Role) Option {
 	return func(h *handler) error {
 		if role == nil {
@@ -133,7 +133,7 @@ func (h *handler) role(r *http.Request) Role {
 	return role
 }
 
-// ServeHTTP chooses by the last part of the path: the page does not know where it is mounted.
+// ServeHTTP chooses by the last part of the path, because the page does not know where it is mounted.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w)
 	role, last := h.role(r), lastPart(r)
@@ -212,7 +212,7 @@ func (h *handler) showLock(w http.ResponseWriter, r *http.Request, role Role) {
 	h.write(w, http.StatusOK, "lock", h.viewLock(key, info, role))
 }
 
-// get reads the lock of a key, or of the word that stands for one.
+// get reads the lock of a key, or of the word that stands for a key.
 func (h *handler) get(ctx context.Context, given string) (string, inspect.Info, error) {
 	key, err := h.unmask(given)
 	if err != nil {

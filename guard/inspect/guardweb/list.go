@@ -16,18 +16,18 @@ const (
 	maxKept   = 10_000           // locks that a list has
 	listTime  = 30 * time.Second // the longest that a list may take
 	listPause = time.Second      // between two lists, or
-	listShare = 20               // so many times as long as Redis worked for the earlier one
-	listWait  = time.Second      // a viewer waits so long, if there is an earlier list
-	silence   = 3 * time.Second  // without an answer while it is asked: this is an outage
-	probeTime = 5 * time.Second  // without a question: is there an outage?
+	listShare = 20               // this many times as long as Redis worked for the earlier list
+	listWait  = time.Second      // the wait of a viewer, if there is an earlier list
+	silence   = 3 * time.Second  // an outage, if Redis does not answer for so long
+	probeTime = 5 * time.Second  // without a command for so long, the page sends one
 )
 
-// found are locks as they were at one time.
+// found has the locks of one moment.
 type found struct {
 	locks  []inspect.Info
 	broken []*inspect.FormatError
 	more   bool      // there are more than maxKept
-	cut    bool      // not all keys were looked at within listTime
+	cut    bool      // listTime ended before all keys were read
 	at     time.Time // zero if there is no list yet
 
 	err   error         // why the latest try failed
@@ -35,22 +35,22 @@ type found struct {
 	pause time.Duration // until the next list may be made; less than 0 if it may now
 }
 
-// source is what a list is made of: an Inspector.
+// source is the Inspector of a list.
 type source interface {
 	All(ctx context.Context, match string) iter.Seq2[inspect.Info, error]
 	Get(ctx context.Context, key string) (inspect.Info, error)
 }
 
-// list makes one list at a time, of all locks, for all viewers and all that they look for.
+// list makes one list at a time, of all locks, for all viewers and all searches.
 type list struct {
 	source source
 	most   time.Duration // the longest that a list may take
-	slot   chan struct{} // the goroutine that makes a list has it
+	slot   chan struct{} // taken by the goroutine that makes a list
 
 	mu       sync.Mutex // protects what follows
 	last     found
 	next     time.Time     // when the budget allows another list
-	asking   time.Time     // since when a list is made; zero if none is
+	asking   time.Time     // when the current list was begun; zero without one
 	answered time.Time     // when Redis answered last
 	spent    time.Duration // of Redis, since the latest list began
 }
@@ -59,7 +59,7 @@ func newList(s source, most time.Duration) *list {
 	return &list{source: s, most: most, slot: make(chan struct{}, 1)}
 }
 
-// get gives a list that is as new as the budget allows.
+// get returns a list that is as new as the budget allows.
 func (l *list) get(ctx context.Context) found {
 	f, due := l.current()
 	if !due {
@@ -75,7 +75,7 @@ func (l *list) get(ctx context.Context) found {
 	case l.slot <- struct{}{}:
 		defer func() { <-l.slot }()
 		if _, due := l.current(); due { // no other request made one meanwhile
-			l.make(context.WithoutCancel(ctx)) // it is for others, too
+			l.make(context.WithoutCancel(ctx)) // other viewers use it, too
 		}
 	case <-enough:
 	case <-ctx.Done():
@@ -85,7 +85,7 @@ func (l *list) get(ctx context.Context) found {
 	return f
 }
 
-// probe asks whether Redis answers, where the next list is not due for long.
+// probe checks whether Redis answers, if the next list is due much later.
 func (l *list) probe(ctx context.Context, f found) found {
 	if time.Since(f.since) < probeTime || f.pause < listPause {
 		return f
@@ -109,7 +109,7 @@ func (l *list) probe(ctx context.Context, f found) found {
 	return f
 }
 
-// current gives the latest list, and says whether another one may be made.
+// current returns the latest list, and whether another list may be made.
 func (l *list) current() (f found, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,7 +177,7 @@ func (l *list) noteAnswers(ctx context.Context) context.Context {
 	})
 }
 
-// put has the viewers see what was just done to a key, without another list.
+// put puts a key that was just changed into the list, for all viewers.
 func (l *list) put(info inspect.Info) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

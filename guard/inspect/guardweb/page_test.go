@@ -87,7 +87,7 @@ func TestPage_ShowsTheWaitingCallersOfItsProcess(t *testing.T) {
 	own.says("/lock?key=k", `<b class="pill waits">3</b> callers wait in this process.`)
 }
 
-// A revoked hold, and one that took very long, have a coloured edge.
+// A revoked hold and a very long hold have a coloured edge.
 func TestPage_MarksRowsThatNeedAPerson(t *testing.T) {
 	r := newEnv(t)
 	r.hold("fine")
@@ -220,7 +220,7 @@ func TestPage_SaysWhichRedisItShows(t *testing.T) {
 	for _, target := range []string{"/", "/lock?key=k"} {
 		assert.NotContains(t, r.page().says(target, "<bdi>Redis at "+s.Addr()+", database 3, prefix shop</bdi>"), "s3cret")
 	}
-	assert.NotContains(t, r.page(everybody(guardweb.None)).get("/").body, s.Addr(), "it is for viewers")
+	assert.NotContains(t, r.page(anyone(guardweb.None)).get("/").body, s.Addr(), "it is for viewers")
 }
 
 // What others wrote into keys and metadata stays within its place.
@@ -231,7 +231,7 @@ func TestPage_TextsOfOthersAreIsolated(t *testing.T) {
 	p := r.page(acting)
 	list := p.says("/", "<bdi>"+seen+"</bdi>", "m"+seen+"</bdi>")
 	lock := p.says("/lock?key="+url.QueryEscape(turned), `<bdi class="key">`+seen+"</bdi>", "<bdi>m"+seen+"</bdi>", "<title>"+seen+" · redlatch</title>")
-	assert.NotContains(t, regexp.MustCompile(`data-copy="[^"]*"`).ReplaceAllString(list+lock, ""), "\u202e", "it is in links, where it is escaped, and in what is copied")
+	assert.NotContains(t, regexp.MustCompile(`data-copy="[^"]*"`).ReplaceAllString(list+lock, ""), "\u202e", "it is in links, escaped, and in the copied text")
 }
 
 var masked = regexp.MustCompile(`key-[0-9a-f]{16}`)
@@ -301,9 +301,9 @@ func TestPage_ErrorsAreInAnOperatorsWords(t *testing.T) {
 	} {
 		assert.Contains(t, guardweb.Words(err), want)
 	}
-	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
-	defer func() { assert.NoError(t, nobody.Close()) }()
-	p := page{t, guardweb.Handler(inspect.New(nobody), acting)}
+	nowhere := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	defer func() { assert.NoError(t, nowhere.Close()) }()
+	p := page{t, guardweb.Handler(inspect.New(nowhere), acting)}
 	for _, target := range []string{"/lock?key=k", "/"} {
 		a := p.get(target)
 		assert.Equal(t, 503, a.code)

@@ -14,22 +14,22 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect/internal/glob"
 )
 
-// search is what a viewer asks the list for.
+// search is the search of a viewer in the list.
 type search struct {
 	match string
 	glob  glob.Glob
 	sort  string // one of orders
 }
 
-// usualSort puts the locks in front that others wait for.
+// usualSort puts locks with waiting callers first.
 const usualSort = "waiting"
 
-// orders are those of the list. Rows that are equal are in the order of their shown keys.
+// orders are the orders of the list. Equal rows are sorted by their shown keys.
 var orders = map[string]func(a, b row) int{
 	"waiting": func(a, b row) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Here, a.Here), a.since.Compare(b.since))
 	},
-	"held": func(a, b row) int { return a.since.Compare(b.since) }, // each lock was looked at in a moment of its own
+	"held": func(a, b row) int { return a.since.Compare(b.since) }, // each lock was read at its own moment
 	"key":  func(row, row) int { return 0 },
 }
 
@@ -56,7 +56,7 @@ func (h *handler) readSearch(r *http.Request) (s search, err error) {
 	return s, nil
 }
 
-// oneKey says that the search is for one whole key: that needs no list.
+// oneKey returns whether the search is for one whole key, which needs no list.
 func (s search) oneKey() bool { return s.match != "" && !strings.ContainsAny(s.match, glob.Special) }
 
 // by returns the address of the same search in another order.
@@ -87,7 +87,7 @@ func filter(ctx context.Context, f found, matches func(key string) bool) (locks 
 	return locks, broken
 }
 
-// limits says what the list leaves out.
+// limits returns what the list omits.
 func (f found) limits(shown int) (texts []string) {
 	if all := len(f.locks); all > shown {
 		texts = append(texts, fmt.Sprintf("%d of %d are shown. Search for fewer keys.", shown, all))

@@ -15,7 +15,7 @@ var (
 	errNoRecord = errors.New("that record is not there any more")
 )
 
-// step asks for a confirmation of revoke, break or forget (GET), and does it (POST).
+// step asks for a confirmation of revoke, break or forget (GET), or does it (POST).
 func (h *handler) step(w http.ResponseWriter, r *http.Request, verb string, role Role) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
@@ -65,7 +65,7 @@ func (h *handler) confirm(w http.ResponseWriter, r *http.Request, verb, given st
 	return err
 }
 
-// do changes the hold or the record of a fence, and has the viewers of the list see it.
+// do changes the hold or the record of a fence, also in the list.
 func (h *handler) do(ctx context.Context, verb string, form url.Values, fence uint64) error {
 	key, err := h.unmask(form.Get("key"))
 	if err != nil {
@@ -94,7 +94,7 @@ func (h *handler) do(ctx context.Context, verb string, form url.Values, fence ui
 	return nil
 }
 
-// forget deletes the record that was shown. While a user reads the question, the work may be done after all.
+// forget deletes the record that was shown. While a user reads the question, another call may finish the work.
 func (h *handler) forget(ctx context.Context, key string, fence uint64, shown string) error {
 	info, err := h.inspector.Get(ctx, key)
 	if err != nil {

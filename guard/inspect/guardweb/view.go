@@ -37,7 +37,7 @@ func (h *handler) write(w http.ResponseWriter, code int, name string, data any) 
 	_, _ = w.Write(text.Bytes()) // the client may be gone
 }
 
-// fail says why there is no page. The browser keeps what it shows.
+// fail reports why there is no page. The browser keeps its content.
 func (h *handler) fail(w http.ResponseWriter, code int, err error) {
 	v := page{Title: http.StatusText(code), Status: words(err)}
 	if code != http.StatusForbidden && code != http.StatusInternalServerError {
@@ -46,19 +46,19 @@ func (h *handler) fail(w http.ResponseWriter, code int, err error) {
 	h.write(w, code, "error", v)
 }
 
-// page is what all pages have.
+// page has the fields of all pages.
 type page struct {
 	Title   string
-	Refresh int64  // ms until the browser asks for it again; 0 is never
-	Where   string // which Redis it is, for users with the right to look
-	Status  string // why it is not new
+	Refresh int64  // ms until the browser refreshes it; 0 is never
+	Where   string // the Redis, for users with the right to look
+	Status  string // why the content is old
 }
 
 func (h *handler) page(title string, refresh time.Duration) page {
 	return page{Title: title, Refresh: refresh.Milliseconds(), Where: h.inspector.String()}
 }
 
-// moment is a time, and how the page shows it.
+// moment is a time and its spelling on the page.
 type moment struct{ ISO, UTC, Text string }
 
 func clock(at time.Time) moment {
@@ -66,7 +66,7 @@ func clock(at time.Time) moment {
 	return moment{at.UTC().Format(time.RFC3339Nano), utc, utc}
 }
 
-// ago is how long before now a time was, both by the server's clock.
+// ago returns the time from a moment until now, both by the server's clock.
 func ago(now, at time.Time) moment {
 	if at.IsZero() {
 		return moment{Text: "unknown"}
@@ -100,19 +100,19 @@ func short(d time.Duration) string {
 
 const (
 	maxRows  = 1000             // locks that the list shows
-	longHeld = 10 * time.Minute // the list marks what is held for longer
+	longHeld = 10 * time.Minute // the list marks locks that are held for longer
 )
 
 // row is a lock in the list.
 type row struct {
 	Key, Link, Holder, Metadata string
-	Others                      int // holders beside the first
+	Others                      int // holders, without the first
 	Since                       moment
 	Left                        string
 	Revoked, Long, Kept         bool // Kept: by a MinHold, its work is done
 	Limit                       int
 	Waiting                     int    // processes
-	Oldest                      string // how long the first of them has waited
+	Oldest                      string // how long the first process has waited
 	Here                        int    // callers of this process that wait
 	since                       time.Time
 }
@@ -126,13 +126,13 @@ type viewList struct {
 	By      map[string]string // links to other orders
 	Rows    []row
 	Broken  []broken
-	Limits  []string // what the list leaves out
+	Limits  []string // what the list omits
 	At      moment   // of the list
 	Known   bool     // there is a list
 	HasMine bool     // callers of this process are counted
 }
 
-// broken is a key that is no lock.
+// broken is a key whose value is not a lock.
 type broken struct{ Key, Link, Reason string }
 
 func (h *handler) link(key string) string { return "lock?" + url.Values{"key": {h.word(key)}}.Encode() }
@@ -235,7 +235,7 @@ type lockHolder struct {
 	Revoke, Break    string // links, for users with the right to act
 }
 
-// lockRecord is what guard.Once recorded of a key, without the result.
+// lockRecord is the record of guard.Once, without the result.
 type lockRecord struct {
 	State            inspect.RecordState
 	Holder, Metadata string

@@ -14,9 +14,9 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
-// What a page shows of what is known, without a Redis.
+// The views of pages, without a Redis.
 
-// newPage is a handler of a Redis that is not there.
+// newPage returns a handler of a Redis that does not exist.
 func newPage(t *testing.T) *handler {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
@@ -166,7 +166,7 @@ func TestView_Lock(t *testing.T) {
 	assert.Equal(t, "held", h.viewLock("k", inspect.Info{Holders: []inspect.Holder{{Depth: 0}, {Depth: 1}}}, View).State)
 }
 
-// The question measures by the clock of Redis, as its other pages do.
+// The question measures by the clock of Redis, like other pages.
 func TestView_ConfirmUsesTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	h, now := newPage(t), time.Unix(1_800_000_000, 0)
@@ -228,7 +228,7 @@ func TestList_FilterAndPut(t *testing.T) {
 	assert.Equal(t, []inspect.Info{{Key: "b", Holders: make([]inspect.Holder, 2)}}, l.last.locks)
 	l.put(inspect.Info{Key: "b"})
 	assert.Empty(t, l.last.locks)
-	assert.Equal(t, "b", f.locks[1].Key, "what a viewer got stays as it is")
+	assert.Equal(t, "b", f.locks[1].Key, "the list of a viewer does not change")
 }
 
 func TestMask_ForgetsWords(t *testing.T) {

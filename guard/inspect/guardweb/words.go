@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect/internal/meter"
 )
 
-// replies are Redis' own errors, by what they say. Their texts may name keys, and stay here.
+// replies are errors of Redis, by their texts. The texts may name keys, and are not shown.
 var replies = []struct{ says, words string }{
 	{"NOAUTH", "Redis does not accept the user or the password of this process."},
 	{"WRONGPASS", "Redis does not accept the user or the password of this process."},
@@ -30,7 +30,7 @@ var replies = []struct{ says, words string }{
 	{"max number of clients", "Redis has as many clients as it accepts (maxclients)."},
 }
 
-// words say to an operator what went wrong.
+// words returns the cause of an error in words for an operator.
 func words(err error) string {
 	var format *inspect.FormatError
 	switch {
@@ -56,7 +56,7 @@ func words(err error) string {
 	return "Redis refuses to answer (" + code + ")."
 }
 
-// unreachable says why a process cannot reach its Redis.
+// unreachable returns why a process cannot reach its Redis.
 func unreachable(err error) string {
 	var (
 		timeout net.Error

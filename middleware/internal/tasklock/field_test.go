@@ -107,7 +107,7 @@ func assertUnusable(t *testing.T, err error, of string) {
 	}
 }
 
-// What a handler reads into a struct is what is locked.
+// The key has the value that a handler reads into a struct.
 func TestField_KeysAreReadAsAHandlerReadsThem(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, "{order_id}:{customer.task}")
@@ -152,7 +152,7 @@ func TestField_FieldsThatAreThereTwiceAreRefused(t *testing.T) {
 		assert.ErrorContains(t, err, "there twice", payload)
 		assertUnusable(t, err, payload)
 	}
-	// What is no part of the key may be there as often as it likes.
+	// Fields that are no part of the key may be there several times.
 	got, err := key([]byte(`{"x":1,"X":2,"order_id":"7","customer":{"y":1,"Y":1,"task":"8"}}`))
 	assert.NoError(t, err)
 	assert.Equal(t, "7:8", got)

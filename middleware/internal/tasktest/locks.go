@@ -148,7 +148,7 @@ func limit(t *testing.T, q Queue) {
 	second()
 }
 
-// A lost lock is never a success: what ran under it runs again.
+// A lost lock is never a success: the task runs again.
 func lost(t *testing.T, q Queue) {
 	g, ended, rdb := newGuard(t, guard.TTL(600*time.Millisecond)), newEnds(), redistest.Shared(t).Client(t)
 	var runs atomic.Int64
@@ -193,7 +193,7 @@ func closed(t *testing.T, q Queue) {
 	assert.Zero(t, state().Failures)
 }
 
-// What will never have a key is given up, and does not keep others from their turn.
+// A task that will never have a key is given up, and does not delay others.
 func withoutKey(t *testing.T, q Queue) {
 	ended := newEnds()
 	var runs atomic.Int64

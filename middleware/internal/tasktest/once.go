@@ -29,7 +29,7 @@ func onceGuard(t *testing.T) *guard.Guard {
 	return g
 }
 
-// What failed leaves nothing, and what is done does not run again.
+// A failed run leaves nothing, and a task that is done does not run again.
 func onceDone(t *testing.T, q Queue) {
 	ended, own := newEnds(), errors.New("own")
 	var runs atomic.Int64

@@ -15,12 +15,12 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
 
-// Setup is what a server of tasks is made with: the adapter around a handler.
+// Setup has the parts of a server of tasks: the adapter around a handler.
 type Setup struct {
 	Guard *guard.Guard
 	Rule  tasklock.Rule
-	Work  func(ctx context.Context) error // what the handler does
-	Seen  func(error)                     // gets what the adapter returned, after each run
+	Work  func(ctx context.Context) error // the handler
+	Seen  func(error)                     // gets the error of the adapter, after each run
 
 	// Around gives the context that the adapter gets, of that of the framework; nil for that one.
 	Around func(ctx context.Context) context.Context
@@ -39,7 +39,7 @@ func (s Setup) Context(ctx context.Context) context.Context {
 	return s.Around(ctx)
 }
 
-// State is what a framework says of a task.
+// State is the state of a task in its framework.
 type State struct {
 	Done     bool
 	GivenUp  bool // it will not run again
@@ -73,11 +73,11 @@ func Suite(t *testing.T, newQueue func(t *testing.T) Queue) {
 		"skipped":                            skipped,
 		"the handler's error unchanged":      ownError,
 		"guard's error changed":              onError,
-		"once: what is done is acknowledged": onceDone,
+		"once: a second run is acknowledged": onceDone,
 		"once: in progress is busy":          onceInProgress,
 		"once: done too late is done":        onceLate,
 		"once: the next learns of a crash":   onceCrash,
-		"once: nobody follows a crash":       atMostOnce,
+		"once: no run follows a crash":       atMostOnce,
 		"once: a key acknowledges no other's work": onceOtherInput,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, newQueue(t)) })
@@ -93,7 +93,7 @@ func Main(m *testing.M, run func(*testing.M) int) int {
 	return run(m)
 }
 
-// patience is for what comes back in seconds.
+// patience bounds a wait for a task that comes back in seconds.
 const patience = 30 * time.Second
 
 const payOrder7 = `{"order_id":7}`
@@ -129,7 +129,7 @@ func newGuard(t *testing.T, opts ...guard.Option) *guard.Guard {
 
 func prefix(t *testing.T) string { return strings.ReplaceAll(t.Name(), " ", "-") }
 
-// ends are what the adapter returned, run by run.
+// ends has the errors of the adapter, run by run.
 type ends chan error
 
 func newEnds() ends { return make(chan error, 10_000) }

@@ -232,7 +232,7 @@ func TestRedisURL_TLS(t *testing.T) {
 		err := open(t, text).Ping(t.Context()).Err()
 		require.ErrorContains(t, err, "TLS with "+addr)
 		require.ErrorContains(t, err, "certificate")
-		assert.NotContains(t, err.Error(), "plain", "that is not what is wrong")
+		assert.NotContains(t, err.Error(), "plain", "the port is right")
 	}
 
 	err := open(t, "rediss://"+addr+"?skip_verify=true&max_retries=-1").Ping(t.Context()).Err()

@@ -37,7 +37,7 @@ func TestTLSDialer_ChecksTheNameOfTheServer(t *testing.T) {
 
 // The other side is no TLS: it says nothing, or something else.
 func TestTLSDialer_ClosesWhatIsNoTLS(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it closes what nobody has any more
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would close unused files
 	for says, want := range map[string]string{"": context.DeadlineExceeded.Error(), "-ERR no such command\r\n": "handshake"} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

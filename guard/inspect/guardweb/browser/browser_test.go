@@ -167,10 +167,10 @@ type shop struct {
 	g     *guard.Guard     // of the page's process
 	proxy *redistest.Proxy // between the page and its Redis
 	web   *httptest.Server
-	other atomic.Pointer[answer] // what the browser gets in place of the page
+	other atomic.Pointer[answer] // an answer in place of the page
 }
 
-// answer is one of a sign-in or a proxy.
+// answer is the answer of a sign-in or a proxy.
 type answer struct {
 	code int
 	body string
@@ -241,7 +241,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// well fails the test if the browser complained, or asked anybody but the page.
+// well fails the test if the browser reported an error, or sent a request to another address.
 func (b *tab) well(t *testing.T, s *shop) {
 	t.Helper()
 	b.mu.Lock()
@@ -263,13 +263,13 @@ func TestPageInABrowser(t *testing.T) {
 		b.shows(t, text)
 	}
 	assert.Equal(t, "order:1042stock:7", get(t, b, chromedp.Evaluate[string](`
-		Array.from(document.querySelectorAll("td.key")).slice(0, 2).map(td => td.innerText).join("")`)), "what others wait for comes first")
+		Array.from(document.querySelectorAll("td.key")).slice(0, 2).map(td => td.innerText).join("")`)), "keys with waiting callers come first")
 	b.screenshot(t, "light.png")
 	b.colors(t, "dark")
 	assert.Less(t, b.number(t, "Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])"), 60.0, "it is dark")
 	b.screenshot(t, "dark.png")
 
-	// What comes later is seen without a reload.
+	// A later lock appears without a reload.
 	late, err := s.g.Acquire(t.Context(), guard.Key("late:1"))
 	require.NoError(t, err)
 	b.shows(t, "late:1")
@@ -306,7 +306,7 @@ func TestBrowser_RevokeInABrowser(t *testing.T) {
 	b.well(t, s)
 }
 
-// On a phone nothing sticks out to the side.
+// On a phone nothing is wider than the screen.
 func TestBrowser_PageOnAPhone(t *testing.T) {
 	s, b := newShop(t), open(t)
 	b.do(t, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
@@ -319,7 +319,7 @@ func TestBrowser_PageOnAPhone(t *testing.T) {
 	b.well(t, s)
 }
 
-// Without scripts, all is there.
+// Without scripts, the page is complete.
 func TestBrowser_PageWithoutJavaScript(t *testing.T) {
 	s, b := newShop(t), open(t)
 	b.do(t, command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate(s.url))
@@ -349,7 +349,7 @@ func (b *tab) holds(t *testing.T, expression string) {
 	}, patience, 20*time.Millisecond, expression)
 }
 
-// The status line says since when, what is shown is grey, and the end of the outage is seen.
+// The status line reports the outage, the old content is grey, and the end of the outage is shown.
 func TestBrowser_OutageInABrowser(t *testing.T) {
 	for name, c := range map[string]struct {
 		page            string
@@ -424,7 +424,7 @@ func TestBrowser_RefreshWaitsForTheUser(t *testing.T) {
 	b.well(t, s)
 }
 
-// Long words wrap, and what turns the direction of text does so in its place only.
+// Long words wrap, and characters that turn the direction of text affect their own place only.
 func TestBrowser_LongValuesInABrowser(t *testing.T) {
 	s, b := newShop(t), open(t)
 	long, turned := strings.Repeat("x", 500), "evil\u2069\u202ednE"
@@ -461,16 +461,7 @@ func TestBrowser_LongValuesInABrowser(t *testing.T) {
 	b.well(t, s)
 }
 
-func TestBrowser_ListSortsInABrowser(t *testing.T) {
-	s, b := newShop(t), open(t)
-	b.do(t, chromedp.Navigate(s.url), chromedp.Click(chromedp.CSS(`th a[href*="sort=key"]`)))
-	b.holds(t, `document.querySelector('tbody tr').innerText.includes('export:eu') && !!document.querySelector('th[aria-sort=ascending]')`)
-	b.do(t, chromedp.Click(chromedp.CSS(`th a[href*="sort=waiting"]`)))
-	b.holds(t, `document.querySelector('tbody tr').innerText.includes('order:1042') && !!document.querySelector('th[aria-sort=descending]')`)
-	b.well(t, s)
-}
-
-// Times are those of the viewer's zone, the tooltip has UTC, and a click copies the fence.
+// Times are in the zone of the viewer, the tooltip has UTC, and a click copies the fence.
 func TestBrowser_LocalTimesAndCopy(t *testing.T) {
 	s, b := newShop(t), open(t)
 	b.do(t, command(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"}),
