@@ -43,7 +43,7 @@ func (o *blockers) wait(key string) mark {
 // passed ends a wait. It gives the last hold since it began, if there was one.
 func (o *blockers) passed(since mark) (latest trace.SpanContext) {
 	if since.blocker == nil {
-		return latest
+		return trace.SpanContext{}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -53,7 +53,5 @@ func (o *observer) addEvent(ctx context.Context, key, name, failure string) {
 	if h := o.holdIn(ctx, key); h != nil {
 		span = h.span
 	}
-	if span.IsRecording() {
-		span.AddEvent(name, trace.WithAttributes(attrErrorType.String(failure)))
-	}
+	span.AddEvent(name, trace.WithAttributes(attrErrorType.String(failure)))
 }

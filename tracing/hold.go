@@ -104,7 +104,7 @@ func (o *observer) HoldStart(ctx context.Context, l guard.Lock, started guard.Ho
 	if h.span.IsRecording() {
 		h.span.SetAttributes(append(o.ownAttributes(ctx, l),
 			attrFence.Int64(int64(started.Fence)))...)
-		if sc := h.span.SpanContext(); sc.IsSampled() && !o.withoutLinks {
+		if sc := h.span.SpanContext(); sc.IsSampled() {
 			h.mark = o.blockers.hold(l.Key, sc)
 		}
 	}

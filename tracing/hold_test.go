@@ -150,12 +150,14 @@ func TestReentry_NestedLocks(t *testing.T) {
 	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
 		require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error {
 			return g.WithLock(ctx, guard.Key("stock"), func(ctx context.Context) error {
+				r.Event(ctx, lock, guard.Event{Kind: guard.EventLoss, Err: &guard.LostError{}})
 				return g.WithLock(ctx, order, nothing)
 			}, guard.Name("stock"))
 		}))
 		hold := r.the(t, "hold order")
 		assert.Len(t, r.named("acquire order"), 1)
-		assert.Empty(t, hold.Events())
+		assert.Len(t, hold.Events(), 1)
+		assert.Empty(t, r.the(t, "hold stock").Events())
 		for _, name := range []string{"acquire stock", "hold stock"} {
 			assert.Equal(t, hold.SpanContext().SpanID(), r.the(t, name).Parent().SpanID(), name)
 		}

@@ -22,16 +22,14 @@ const otherName = "other"
 
 // labels is what depends on a lock's name and mode alone, made once for each.
 type labels struct {
-	name     string // empty if the lock has none
-	mode     string // empty if it is exclusive
-	acquire  string // the names of the spans
-	hold     string
-	span     []trace.SpanStartOption
-	add      []metric.AddOption
-	acquired []metric.RecordOption // the common outcomes
-	released []metric.RecordOption
-	oldest   []metric.ObserveOption
-	line     line
+	name    string // empty if the lock has none
+	mode    string // empty if it is exclusive
+	acquire string // the names of the spans
+	hold    string
+	span    []trace.SpanStartOption
+	add     []metric.AddOption
+	oldest  []metric.ObserveOption
+	line    line
 }
 
 // labelID is what a lock's labels depend on.
@@ -44,36 +42,24 @@ func newLabels(id labelID) *labels {
 		acquire: strings.TrimSpace("acquire " + id.name),
 		hold:    strings.TrimSpace("hold " + id.name),
 	}
-	l.span = []trace.SpanStartOption{trace.WithAttributes(l.common(2)...)}
+	l.span = []trace.SpanStartOption{trace.WithAttributes(l.common()...)}
 	l.add = l.counted("")
 	l.oldest = []metric.ObserveOption{l.set("", "")}
-	l.acquired = l.ended(guard.OutcomeAcquired, "")
-	l.released = l.ended(guard.OutcomeReleased, "")
 	return l
 }
 
 // counted returns the attributes of a counter.
 func (l *labels) counted(errorType string) []metric.AddOption {
-	if errorType == "" && l.add != nil {
-		return l.add
-	}
 	return []metric.AddOption{l.set("", errorType)}
 }
 
-// ended gives the attributes of a wait or a hold that has ended.
+// ended returns the attributes of a wait or a hold that has ended.
 func (l *labels) ended(outcome, errorType string) []metric.RecordOption {
-	switch {
-	case errorType != "":
-	case outcome == guard.OutcomeAcquired && l.acquired != nil:
-		return l.acquired
-	case outcome == guard.OutcomeReleased && l.released != nil:
-		return l.released
-	}
 	return []metric.RecordOption{l.set(outcome, errorType)}
 }
 
 func (l *labels) set(outcome, errorType string) metric.MeasurementOption {
-	all := l.common(4)
+	all := l.common()
 	if outcome != "" {
 		all = append(all, attrOutcome.String(outcome))
 	}
@@ -83,9 +69,9 @@ func (l *labels) set(outcome, errorType string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(all...))
 }
 
-// common gives the attributes of everything, with room for as many as there may be.
-func (l *labels) common(room int) []attribute.KeyValue {
-	all := make([]attribute.KeyValue, 0, room)
+// common returns the attributes of all spans and metrics, with room for two more.
+func (l *labels) common() []attribute.KeyValue {
+	all := make([]attribute.KeyValue, 0, 4)
 	if l.name != "" {
 		all = append(all, attrName.String(l.name))
 	}

@@ -23,13 +23,9 @@ func (l *line) join(w *wait) {
 	l.newest = w
 }
 
-// leave does nothing the second time.
 func (l *line) leave(w *wait) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w.joined.IsZero() {
-		return
-	}
 	if w.older == nil {
 		l.oldest = w.newer
 	} else {
@@ -40,7 +36,7 @@ func (l *line) leave(w *wait) {
 	} else {
 		w.newer.older = w.older
 	}
-	w.joined, w.older, w.newer = time.Time{}, nil, nil
+	w.older, w.newer = nil, nil // a caller may keep the context
 }
 
 // longest returns how long the oldest wait has taken so far, 0 if there is none.

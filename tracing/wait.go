@@ -74,9 +74,7 @@ func (w *wait) begun(ctx context.Context, o *observer, l guard.Lock) {
 	}
 	w.span.SetAttributes(o.ownAttributes(ctx, l)...)
 	w.caller = trace.SpanContextFromContext(ctx).SpanID()
-	if !o.withoutLinks {
-		w.since = o.blockers.wait(l.Key)
-	}
+	w.since = o.blockers.wait(l.Key)
 }
 
 // WaitEnd implements guard.Observer.
@@ -138,12 +136,10 @@ func (w *wait) link(r guard.WaitResult, inTheWay trace.SpanContext) {
 	if !r.Queued && !errors.Is(r.Err, guard.ErrBusy) {
 		return // nothing was in the way
 	}
-	if inTheWay.IsValid() {
-		w.span.AddLink(trace.Link{SpanContext: inTheWay})
-	}
+	w.span.AddLink(trace.Link{SpanContext: inTheWay}) // no link if it is the zero value
 	_, carried := splitHolder(r.Holder)
 	sameHold := carried.TraceID() == inTheWay.TraceID()
-	if own := carried.SpanID() == w.caller; carried.IsValid() && !sameHold && !own {
+	if own := carried.SpanID() == w.caller; !sameHold && !own {
 		w.span.AddLink(trace.Link{SpanContext: carried})
 	}
 }
