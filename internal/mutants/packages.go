@@ -40,6 +40,7 @@ var near = map[string][]string{
 var far = map[string][]string{
 	"./guard":                        {"./guard/internal/redisstore"}, // Replicas
 	"./guard/guardstore":             {"./guard/guardtest"},
+	"./guard/guardtest":              {"./guard/internal/model", "./guard/internal/model/records"},
 	"./guard/internal/clock":         {"./guard/internal/watchdog", "./guard/internal/retry"},
 	"./guard/internal/cohort":        {"./guard"},
 	"./guard/internal/keyformat":     {"./guard"},
