@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -117,13 +118,12 @@ type run struct {
 	name             string
 	busyCode         int
 
-	mode     []guard.LockOption // Limit or Shared; none = exclusive
-	key      string
-	argv     []string
-	grace    time.Duration // from TERM to KILL
-	reserve  time.Duration // from KILL to the deadline of the lease
-	signals  <-chan os.Signal
-	progress *progress
+	mode    []guard.LockOption // Limit or Shared; none = exclusive
+	key     string
+	argv    []string
+	grace   time.Duration // from TERM to KILL
+	reserve time.Duration // from KILL to the deadline of the lease
+	signals <-chan os.Signal
 
 	inspector *inspect.Inspector
 	lease     *guard.Lease
@@ -146,15 +146,13 @@ func (r *run) do(ctx context.Context, fs *pflag.FlagSet) error {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	instance := thisProcess()
-	g, err := guard.New(client, append(opts, guard.Instance(instance))...)
+	g, err := guard.New(client, opts...)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = g.Close() }()
 
 	r.inspector = inspect.New(client, inspect.Prefix(r.prefix))
-	r.progress = r.newProgress(instance)
 	r.signals = child.Signals()
 	ctx, cancel := context.WithCancel(ctx) // the lease's context descends from it
 	defer cancel()
@@ -226,7 +224,7 @@ func (r *run) check(ctx context.Context, fs *pflag.FlagSet) ([]guard.Option, err
 	switch {
 	case fs.Changed("name"):
 	case r.work != nil: // users read it when the command has long ended
-		name, _, _ = strings.Cut(thisProcess(), ":")
+		name = thisHost()
 	default:
 		name = short(filepath.Base(r.argv[0]))
 	}
@@ -272,13 +270,13 @@ func short(text string) string {
 	return text
 }
 
-// thisProcess returns the default instance name of a Guard.
-func thisProcess() string {
+// thisHost returns the name of this machine.
+func thisHost() string {
 	host, err := os.Hostname()
 	if err != nil || !utf8.ValidString(host) {
-		host = "unknown"
+		return "unknown"
 	}
-	return fmt.Sprintf("%s:%d", host[:min(len(host), 64)], os.Getpid())
+	return short(host)
 }
 
 // notRun returns the error of a command that could not be started, with the codes of env(1).
@@ -310,15 +308,12 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 		r.lease = lease
 		taken <- err
 	}()
-	shown, hide := context.WithCancel(ctx)
-	hidden := make(chan struct{})
-	go func() {
-		defer close(hidden)
-		r.progress.show(shown)
-	}()
+	waiting, waited := context.WithCancel(ctx)
+	var explained sync.WaitGroup
+	explained.Go(func() { r.explain(waiting) })
 	defer func() {
-		hide()
-		<-hidden
+		waited()
+		explained.Wait()
 	}()
 	var ended error
 	for {
@@ -344,6 +339,29 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 			}
 			return err
 		}
+	}
+}
+
+// explain prints at a terminal, after a second, which lock run waits for and who holds it.
+func (r *run) explain(ctx context.Context) {
+	if r.noWait || terminalWidth(os.Stderr) == 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(time.Second):
+	}
+	text := "waiting for " + visible(r.key)
+	info, _ := get(ctx, r.inspector, r.key) // no holders if this user may not read them
+	for _, h := range info.Holders {
+		text += fmt.Sprintf("; held by %s for %s", visible(h.Instance), age(info.Now, h.Since))
+		if h.Metadata != "" {
+			text += ": " + visible(h.Metadata)
+		}
+	}
+	if ctx.Err() == nil {
+		r.say(text, 0)
 	}
 }
 

@@ -12,8 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/redlatch/redlatch/guard"
 )
 
 // screen is a terminal, from the side of the person at it.
@@ -94,18 +92,14 @@ func TestTerminal_RunAtATerminal(t *testing.T) {
 	r.free("typed")
 }
 
-// A waiting command shows the holder of the key, and for a permit up to how many run beside it.
-func TestTerminal_ProgressAtATerminal(t *testing.T) {
+// A command that waits tells its user why.
+func TestTerminal_AWaitingCommandNamesTheHolder(t *testing.T) {
 	r := own(t)
 	holder := r.start("run", "--name", "nightly", "k", "--", "sleep", "1000")
 	r.held("k")
 	at := r.atTerminal("run", "k", "--", "true")
-	at.shows("waiting for k, 1s", "; 1 of 1 in the queue; held by ", fmt.Sprintf(":%d for ", holder.cmd.Process.Pid), ": nightly").press("\x03").ends(130)
-	r.eventually("the line is gone", func() bool { return strings.HasSuffix(at.shown(), "\r\x1b[K") })
+	at.shows("redlatch: waiting for k; held by ", fmt.Sprintf(":%d for ", holder.cmd.Process.Pid), ": nightly").press("\x03").ends(130)
 	holder.signal(syscall.SIGTERM).ends(143)
-
-	_, _ = r.holds("export", guard.Limit(2)), r.holds("export", guard.Limit(2))
-	r.atTerminal("run", "--limit", "2", "export", "--", "true").shows("; 1 of 1 in the queue; 2 hold it").press("\x03").ends(130)
 }
 
 func TestTerminal_BreakAndForgetAskAtATerminal(t *testing.T) {
