@@ -27,32 +27,8 @@ type Task struct {
 
 // words are the placeholders of all queues.
 var words = locking.Grammar[*Work]{
-	Kinds: map[string]locking.Bind[*Work]{
-		"task": bindTask, "header": bindHeader,
-		"job": bindRenamed("job"), "message": bindRenamed("message"),
-		"metadata": func(name string) (locking.Extract[*Work], error) {
-			return nil, renamedError("metadata:"+name, "header:"+name)
-		},
-	},
-	Bare: bindField,
-}
-
-// renamed are words that only one queue had.
-var renamed = map[string]string{
-	"task:type": "task:kind",
-	"job:kind":  "task:kind", "job:id": "task:id", "job:queue": "task:queue",
-	"message:uuid": "task:id", "message:topic": "task:queue",
-}
-
-func renamedError(word, now string) error { return fmt.Errorf("{%s} is now {%s}", word, now) }
-
-func bindRenamed(kind string) locking.Bind[*Work] {
-	return func(name string) (locking.Extract[*Work], error) {
-		if now, ok := renamed[kind+":"+name]; ok {
-			return nil, renamedError(kind+":"+name, now)
-		}
-		return nil, fmt.Errorf("no placeholder is of the kind %q", kind)
-	}
+	Kinds: map[string]locking.Bind[*Work]{"task": bindTask, "header": bindHeader},
+	Bare:  bindField,
 }
 
 var errNoQueue = locking.Unfit("the task did not come from a server of its queue")
@@ -66,8 +42,6 @@ func bindTask(name string) (locking.Extract[*Work], error) {
 		word = func(t *Task) string { return t.ID }
 	case "queue":
 		word = func(t *Task) string { return t.Queue }
-	case "type":
-		return bindRenamed("task")(name)
 	default:
 		return nil, fmt.Errorf("%q is none of kind, id, queue", name)
 	}
