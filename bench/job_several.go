@@ -61,7 +61,7 @@ func several(ctx context.Context, j job, client *redis.Client, ready func()) (re
 	return r, failure
 }
 
-// keys gives those of a cycle, sorted.
+// keys returns the keys of a cycle, sorted.
 func (j job) keys(caller int) (keys []guard.KeyFunc) {
 	var names []string
 	for i, drawn := range rand.Perm(severalPool)[:j.Keys] {

@@ -72,7 +72,7 @@ func (b bar) String() string {
 	return text
 }
 
-// judge gives what counts for the bar: the median over the rounds of our value's ratio,
+// judge returns what counts for the bar: the median over the rounds of our value's ratio,
 // each to what was measured in the same round.
 func (b bar) judge(m *measure) (value float64, met, ok bool) {
 	mine := m.values[ours]

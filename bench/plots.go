@@ -230,8 +230,8 @@ func measures(all []result, scenario string) (found []*measure) {
 	return found
 }
 
-// logarithmic gives an axis a logarithmic scale, from a power of base to another. What is
-// plotted was added before.
+// logarithmic gives an axis a logarithmic scale, from a power of base to another. What is plotted
+// was added before.
 func logarithmic(a *plot.Axis, base float64) {
 	power := func(v float64) float64 { return math.Log(v) / math.Log(base) }
 	first, last := math.Floor(power(a.Min)+1e-9), math.Ceil(power(a.Max)-1e-9)

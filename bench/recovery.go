@@ -79,7 +79,7 @@ func (p passage) add(library string, all []grant, from, to time.Time) error {
 	return nil
 }
 
-// through gives the longest time between two locks from one instant to another, and the
+// through returns the longest time between two locks from one instant to another, and the
 // median of what it took to get those that were asked for meanwhile.
 func through(all []grant, from, to time.Time) (gap, typical time.Duration) {
 	begin, end := from.UnixNano(), to.UnixNano()

@@ -151,7 +151,7 @@ func (m *measure) bestPeer() (name string, value float64) {
 	return name, value
 }
 
-// better says whether one figure is better than another.
+// better reports whether one figure is better than another.
 func (m *measure) better(a, b float64) bool {
 	if strings.HasPrefix(m.name, "cycles/s") {
 		return a > b

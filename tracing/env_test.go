@@ -83,7 +83,7 @@ func attributesOf(all []attribute.KeyValue) attributes {
 	return out
 }
 
-// seen gives the observer's spans, in the order in which they ended. The fence, which
+// seen returns the observer's spans, in the order in which they ended. The fence, which
 // grows with time, is left out, and so is whether the lock was handed over locally, which
 // is for the Guard to choose.
 func (r *env) seen(t *testing.T) []seen {
@@ -120,7 +120,7 @@ func (r *env) ended() []sdktrace.ReadOnlySpan {
 	return out
 }
 
-// named gives the observer's spans of a name.
+// named returns the observer's spans of a name.
 func (r *env) named(name string) []sdktrace.ReadOnlySpan {
 	var out []sdktrace.ReadOnlySpan
 	for _, span := range r.ended() {
@@ -131,7 +131,7 @@ func (r *env) named(name string) []sdktrace.ReadOnlySpan {
 	return out
 }
 
-// the gives the observer's only span of a name.
+// the returns the observer's only span of a name.
 func (r *env) the(t *testing.T, name string) sdktrace.ReadOnlySpan {
 	t.Helper()
 	spans := r.named(name)
@@ -159,7 +159,7 @@ type point struct {
 	Value      int64
 }
 
-// points gives the data points of each metric, without the zeros with which counters begin and without gauges.
+// points returns the data points of each metric, without the zeros with which counters begin and without gauges.
 func (r *env) points(t *testing.T) map[string][]point {
 	t.Helper()
 	out := map[string][]point{}
@@ -203,7 +203,7 @@ func (r *env) sum(t *testing.T, name string) float64 {
 	return 0
 }
 
-// metric gives those of the span's attributes that the metric has, too.
+// metric returns those of the span's attributes that the metric has, too.
 func (s seen) metric() attributes {
 	out := attributes{}
 	for key, value := range s.Attributes {

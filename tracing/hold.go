@@ -40,7 +40,7 @@ func (h *hold) Value(key any) any {
 	return h.Context.Value(key)
 }
 
-// holdIn gives the hold of key that ctx runs under, if it has not ended.
+// holdIn returns the hold of key that ctx runs under, if it has not ended.
 func (o *observer) holdIn(ctx context.Context, key string) *hold {
 	h, _ := ctx.Value(o.holdingKey).(*hold)
 	for ; h != nil; h = h.outer {

@@ -68,7 +68,7 @@ func splitHolder(holder string) (text string, sc trace.SpanContext) {
 	return strings.TrimSuffix(holder[:at], " "), sc
 }
 
-// parseParent gives a SpanContext that is not valid if parent has another form: an id that cannot be
+// parseParent returns a SpanContext that is not valid if parent has another form: an id that cannot be
 // read is zero.
 func parseParent(parent string) trace.SpanContext {
 	ids := strings.TrimSuffix(strings.TrimPrefix(parent, parentBegin), parentEnd)

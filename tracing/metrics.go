@@ -88,7 +88,7 @@ func (m *metrics) begin(l *labels) {
 	}
 }
 
-// enabled says whether anybody gets to see how long locks are waited for or held, or how
+// enabled reports whether anybody gets to see how long locks are waited for or held, or how
 // many there are.
 func (m *metrics) enabled(ctx context.Context) bool {
 	return m.wait.Enabled(ctx) || m.hold.Enabled(ctx) || m.active.Enabled(ctx) || m.waiting.Enabled(ctx)

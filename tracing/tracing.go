@@ -42,7 +42,7 @@ func New(opts ...Option) guard.Observer {
 	return o
 }
 
-// unreported says whether neither spans nor metrics go anywhere, as where no SDK is
+// unreported reports whether neither spans nor metrics go anywhere, as where no SDK is
 // configured: then there is nothing to remember of a lock. A Tracer that does nothing
 // gives a span with the caller's own context.
 func (o *observer) unreported(ctx context.Context, span trace.Span) bool {

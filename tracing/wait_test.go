@@ -43,8 +43,7 @@ var (
 	onceReleased = one(attributes{"redlatch.lock.name": "order", "redlatch.lock.outcome": "released"})
 )
 
-// What is said of a wait that comes to an end without the lock. Somebody else holds it,
-// in a trace of their own.
+// A wait that ends without the lock has its outcome. Another caller holds the lock, in a trace of its own.
 func TestWait_EndWithoutTheLockHasItsOutcome(t *testing.T) {
 	cancelAfter := func(ctx context.Context, d time.Duration) context.Context {
 		ctx, cancel := context.WithCancel(ctx)

@@ -15,7 +15,7 @@ const (
 
 var errBusy = errors.New("the machine is too busy to tell what faults do from what it does itself")
 
-// pulses gives the longest delay of a timer since it was called.
+// pulses returns the longest delay of a timer since it was called.
 func pulses() (latest func() time.Duration) {
 	var worst atomic.Int64
 	end, ended := make(chan struct{}), make(chan struct{})

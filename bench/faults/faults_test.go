@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// played gives what a scenario shows of redlatch.
+// played returns what a scenario shows of redlatch.
 func played(t *testing.T, name string) verdict {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("REDLATCH_REQUIRE_REDIS") == "" {

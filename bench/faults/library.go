@@ -208,7 +208,7 @@ var named = []struct {
 	{context.DeadlineExceeded, "context.DeadlineExceeded"},
 }
 
-// nameOf gives the error as a caller recognises it.
+// nameOf returns the error as a caller recognises it.
 func nameOf(err error) string {
 	if err == nil {
 		return ""

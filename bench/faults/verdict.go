@@ -75,7 +75,7 @@ const (
 	backTie = ttl / 4
 )
 
-// race says whether the first was notified when the second one began.
+// race reports whether the first was notified when the second one began.
 func (s *scene) race(first, second call) bool {
 	if first.noticed.IsZero() || second.begun.IsZero() {
 		return false

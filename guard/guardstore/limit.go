@@ -12,7 +12,7 @@ const (
 	Unlimited Limit = -1 // any number of others, if none of them is exclusive
 )
 
-// Fits says whether n holders are within the limit.
+// Fits reports whether n holders are within the limit.
 func (l Limit) Fits(n int) bool { return n <= 1 || l == Unlimited || n <= int(l) }
 
 // String is "exclusive", "unlimited" or the number.

@@ -76,7 +76,7 @@ type Listener interface {
 	// Notify says that an owner is to ask; without an Owner, that any message may have been
 	// lost, or that messages flow from now on, or with an Err, that they do not.
 	Notify(n Notification)
-	// Waiting says whether any owner is waiting for messages.
+	// Waiting reports whether any owner is waiting for messages.
 	Waiting() bool
 }
 

@@ -22,7 +22,7 @@ import (
 //   - A request whose answer breaks off, and is sent again, gets the whole answer.
 //   - Each of others, with the key and body of the first request, gets an answer of its own.
 //
-// request gives a request that succeeds, with an Idempotency-Key of its own each time, and whatever else the
+// request returns a request that succeeds, with an Idempotency-Key of its own each time, and whatever else the
 // route needs: the tenant, say. others give such requests of other callers. Idempotent sends copies of them. It does not
 // see how often the work ran: count that in your own test. Its faults are errors of tb. Call it from the goroutine of the
 // test.

@@ -147,7 +147,7 @@ func (s *Store) Mute(mute bool) {
 	s.deaf = mute
 }
 
-// Queue gives the owners that wait for key, in order.
+// Queue returns the owners that wait for key, in order.
 func (s *Store) Queue(key string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func setIn[V any](m *map[string]V, key string, value V) {
 	(*m)[key] = value
 }
 
-// lock gives the state of a key after what time has done to it. It needs s.mu.
+// lock returns the state of a key after what time has done to it. It needs s.mu.
 func (s *Store) lock(key string) *memoryLock {
 	l := s.locks[key]
 	if l == nil {

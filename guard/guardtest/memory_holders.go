@@ -42,20 +42,20 @@ func (l *memoryLock) held(owner string) *memoryHolder {
 	return nil
 }
 
-// rests says whether only the MinHold of an owner keeps the lock.
+// rests reports whether only the MinHold of an owner keeps the lock.
 func (l *memoryLock) rests(owner string) bool {
 	return slices.ContainsFunc(l.holders, func(h *memoryHolder) bool { return h.owner == owner && h.depth == 0 })
 }
 
-// tolerate says whether all holders tolerate n holders.
+// tolerate reports whether all holders tolerate n holders.
 func (l *memoryLock) tolerate(n int) bool {
 	return !slices.ContainsFunc(l.holders, func(h *memoryHolder) bool { return !h.limit.Fits(n) })
 }
 
-// mayBeJoined says whether the lock is free, or its holders tolerate others.
+// mayBeJoined reports whether the lock is free, or its holders tolerate others.
 func (l *memoryLock) mayBeJoined() bool { return l.tolerate(2) }
 
-// fits says whether one more holder may get in.
+// fits reports whether one more holder may get in.
 func (l *memoryLock) fits(limit guardstore.Limit) bool {
 	n := len(l.holders) + 1
 	return n == 1 || limit.Fits(n) && l.tolerate(n)

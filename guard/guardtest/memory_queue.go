@@ -47,7 +47,7 @@ func (s *Store) grant(l *memoryLock, self guardstore.Claim, moved bool, at time.
 	}
 }
 
-// dead says whether an owner that waits did not ask for too long.
+// dead reports whether an owner that waits did not ask for too long.
 func (w waiting) dead(at time.Time, silence time.Duration) bool {
 	if w.unsubscribed {
 		silence = urgent // it asks each second

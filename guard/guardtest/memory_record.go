@@ -58,7 +58,7 @@ func (r *memoryRecord) id() guardstore.RecordID {
 
 // What follows needs Store.mu.
 
-// recorded gives the reply to a claim if there is nothing to run.
+// recorded returns the reply to a claim if there is nothing to run.
 func (l *memoryLock) recorded(c guardstore.Claim, at time.Time) (guardstore.ClaimReply, bool) {
 	r := l.record
 	if c.Once == nil || r == nil {

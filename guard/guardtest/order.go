@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// Order gives an Observer that fails the test when locks are nested in two orders: a lock of
+// Order returns an Observer that fails the test when locks are nested in two orders: a lock of
 // the Name "order" is asked for under one of the Name "account", and somewhere else, at any
 // time, an account is asked for under an order. Callers like these can wait for each other,
 // whether or not they did in this run. A circle of three or more is found, too.
@@ -99,7 +99,7 @@ func (o *order) WaitStart(ctx context.Context, l guard.Lock) context.Context {
 	return ctx
 }
 
-// heldIn gives the locks that a context runs under, the innermost first. After Detach, or when
+// heldIn returns the locks that a context runs under, the innermost first. After Detach, or when
 // it was lost, a lock is not held any more. Held does not see permits and readers: their
 // leases come from FromContext, from the inside out.
 func heldIn(ctx context.Context) (all []guard.Lock) {
@@ -144,7 +144,7 @@ func (o *order) nested(outer, inner guard.Lock) {
 	o.tb.Errorf("%s", text)
 }
 
-// path gives the shortest way from one lock to another, nil if there is none.
+// path returns the shortest way from one lock to another, nil if there is none.
 func (g graph) path(from, to kind) []kind {
 	cameFrom := map[kind]kind{from: from}
 	for queue := []kind{from}; len(queue) > 0; queue = queue[1:] {
@@ -168,7 +168,7 @@ func (g graph) path(from, to kind) []kind {
 	return nil
 }
 
-// where gives the line that asked for a lock: the first one outside of this module's library
+// where returns the line that asked for a lock: the first one outside of this module's library
 // code.
 func where() string {
 	pcs := make([]uintptr, 64)

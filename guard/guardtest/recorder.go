@@ -25,7 +25,7 @@ type Recorder struct {
 
 var _ guard.Observer = (*Recorder)(nil)
 
-// Observations gives what was seen so far, or with names only the calls of these
+// Observations returns what was seen so far, or with names only the calls of these
 // methods.
 func (r *Recorder) Observations(methods ...string) []Observation {
 	r.mu.Lock()
@@ -43,7 +43,7 @@ func (r *Recorder) Observations(methods ...string) []Observation {
 	return out
 }
 
-// Events gives the events of a kind that were seen so far.
+// Events returns the events of a kind that were seen so far.
 func (r *Recorder) Events(kind guard.EventKind) []guard.Event {
 	var out []guard.Event
 	for _, o := range r.Observations("Event") {

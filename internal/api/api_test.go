@@ -78,7 +78,7 @@ func TestAPI_IsAsKnown(t *testing.T) {
 	}
 }
 
-// surface gives the exported declarations of a package, without comments and bodies.
+// surface returns the exported declarations of a package, without comments and bodies.
 func surface(t *testing.T, pkg *build.Package, dir string) string {
 	t.Helper()
 	fset, files := token.NewFileSet(), make([]*ast.File, len(pkg.GoFiles))

@@ -69,7 +69,7 @@ func newUser(t *testing.T) *user {
 	return u
 }
 
-// required gives the versions that the go.mod names.
+// required returns the versions that the go.mod names.
 func (u *user) required(t *testing.T) map[string]string {
 	t.Helper()
 	var mod struct {
@@ -83,7 +83,7 @@ func (u *user) required(t *testing.T) map[string]string {
 	return versions
 }
 
-// graph gives all modules that go knows of.
+// graph returns all modules that go knows of.
 func (u *user) graph(t *testing.T) []string {
 	t.Helper()
 	return strings.Fields(string(u.run(t, "list", "-m", "-f", "{{.Path}}", "all")))

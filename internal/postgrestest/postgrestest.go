@@ -45,7 +45,7 @@ var shared struct {
 	server *server
 }
 
-// Start gives the data source of a PostgreSQL that stops when tb ends. With DATABASE_URL it is that
+// Start returns the data source of a PostgreSQL that stops when tb ends. With DATABASE_URL it is that
 // one, which stays. Without PostgreSQL's programs, tb is skipped, or fails if the environment has
 // REDLATCH_REQUIRE_POSTGRESQL=1.
 func Start(tb testing.TB) (dataSource string) {

@@ -53,7 +53,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// sources gives all files in Go, by path.
+// sources returns all files in Go, by path.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -69,7 +69,7 @@ func sources(t *testing.T) map[string]string {
 	return all
 }
 
-// examples gives the lines of the example functions' files, and of the programs in examples/, without what indents them.
+// examples returns the lines of the example functions' files, and of the programs in examples/, without what indents them.
 func examples(t *testing.T) (all []string) {
 	t.Helper()
 	for name, text := range sources(t) {

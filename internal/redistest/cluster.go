@@ -101,7 +101,7 @@ func (c *Cluster) introduce(ctx context.Context, s *Server, i int) error {
 
 var errForming = errors.New("not complete yet")
 
-// complete says whether every node sees all slots with a primary and a replica,
+// complete reports whether every node sees all slots with a primary and a replica,
 // and every replica has its data.
 func (c *Cluster) complete(ctx context.Context) error {
 	for i, s := range c.nodes {
@@ -136,7 +136,7 @@ func (c *Cluster) slots(ctx context.Context, s *Server) ([]redis.ClusterSlot, er
 	return c.admin[s].ClusterSlots(ctx).Result()
 }
 
-// caughtUp says whether a replica has its primary's data.
+// caughtUp reports whether a replica has its primary's data.
 func caughtUp(ctx context.Context, replica *redis.Client) error {
 	info, err := replica.InfoMap(ctx, "replication").Result()
 	if err == nil && info["Replication"]["master_link_status"] != "up" {

@@ -19,7 +19,7 @@ const MasterName = "primary"
 
 const sentinels = 3
 
-// Sentinel is a primary with two replicas, watched by three sentinels: one that
+// Sentinel is a primary with two replicas, watched by three sentinels. A server that
 // does not answer for a second is failed over. Its methods may be called from any
 // goroutine.
 type Sentinel struct {
@@ -86,7 +86,7 @@ func startSentinel(tb testing.TB, primary *Server) *Server {
 	return s
 }
 
-// complete says whether every sentinel knows the replicas and the others.
+// complete reports whether every sentinel knows the replicas and the others.
 func (s *Sentinel) complete(ctx context.Context) error {
 	for _, w := range s.sentinels {
 		master, err := s.admin[w].Do(ctx, "sentinel", "master", MasterName).StringSlice()

@@ -25,7 +25,7 @@ import (
 
 type tenantKey struct{}
 
-// tenantOf gives what authentication found out.
+// tenantOf returns what authentication found out.
 func tenantOf(ctx context.Context) (string, bool) {
 	tenant, ok := ctx.Value(tenantKey{}).(string)
 	return tenant, ok

@@ -163,12 +163,12 @@ func (cs clocks) spread(from, to int64) time.Duration {
 	return high - low
 }
 
-// differ says whether another server may have another time.
+// differ reports whether another server may have another time.
 func (cs clocks) differ() bool {
 	return slices.ContainsFunc(cs, func(c *serverClock) bool { return c.ahead() != cs[0].ahead() })
 }
 
-// all gives the eras of all servers, and when each ends. Without clocks of their own, they have the machine's.
+// all yields the eras of all servers, and when each ends. Without clocks of their own, they have the machine's.
 func (cs clocks) all() iter.Seq2[era, int64] {
 	return func(yield func(era, int64) bool) {
 		if len(cs) == 0 {

@@ -59,7 +59,7 @@ func leftoversOf(t *testing.T, admin *redis.Client, instances []string) (left []
 	return left
 }
 
-// waiting gives the owners that wait according to a key.
+// waiting returns the owners that wait according to a key.
 func waiting(ctx context.Context, admin *redis.Client, name string) []string {
 	switch {
 	case strings.HasSuffix(name, "}:queue"), strings.HasSuffix(name, "}:wake"):

@@ -126,7 +126,7 @@ func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
 	}
 }
 
-// passedOn says whether a hold may be of the claim that has a fence in Redis: all holds from
+// passedOn reports whether a hold may be of the claim that has a fence in Redis: all holds from
 // there on are of its process.
 func passedOn(before []*record, fence uint64, h *record) bool {
 	if fence > h.Fence {

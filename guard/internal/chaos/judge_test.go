@@ -72,7 +72,7 @@ func (j *judgement) order(holds []*record, losses []loss) {
 	}
 }
 
-// setBack says whether a fence may be lower than an earlier one, b's, or equal: the clock of the lower one is before the
+// setBack reports whether a fence may be lower than an earlier one, b's, or equal: the clock of the lower one is before the
 // clock of the earlier one, and Redis lost the earlier one, or the lower one's process could not know that the clock had
 // been as far. So internal/docs/protocol.md says.
 func (j *judgement) setBack(b, lower *record, losses []loss) bool {
@@ -91,7 +91,7 @@ func (j *judgement) setBack(b, lower *record, losses []loss) bool {
 // roundTrip is what a reply takes at the most: the longest StoreTimeout of a worker.
 const roundTrip = 2 * time.Second
 
-// knew says whether the process of a hold had a reply from which it knew how far the clock was when a fence was given: it
+// knew reports whether the process of a hold had a reply from which it knew how far the clock was when a fence was given: it
 // had as high a fence of the key itself; or, of one server, it had any hold, and the clock was not set back from then until
 // the fence was given. If the process then saw that the clock was set back, it took no fence below what the clock would
 // have shown. If it did not, the step was smaller than the round trips of the two holds.
@@ -207,7 +207,7 @@ type loss struct {
 	key   string // of a lock that was broken; nothing = any
 }
 
-// forgotten says whether Redis lost its data between two holds that overlap, and the
+// forgotten reports whether Redis lost its data between two holds that overlap, and the
 // earlier holder learned of it before its ttl had passed.
 func forgotten(a, b *record, losses []loss) bool {
 	return slices.ContainsFunc(losses, func(l loss) bool {
@@ -215,7 +215,7 @@ func forgotten(a, b *record, losses []loss) bool {
 	})
 }
 
-// grantedTwice says whether a hold may be from a server that had been replaced, and its
+// grantedTwice reports whether a hold may be from a server that had been replaced, and its
 // holder learned of it before its ttl had passed.
 func grantedTwice(b *record, losses []loss) bool {
 	return slices.ContainsFunc(losses, func(l loss) bool {

@@ -162,5 +162,5 @@ func (k *monitor) settle(tb testing.TB) {
 	}
 }
 
-// lost gives when data may have been lost.
+// lost returns the times when data may have been lost.
 func (k *monitor) lost() []loss { return locked(k, func() []loss { return slices.Clone(k.losses) }) }

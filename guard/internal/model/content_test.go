@@ -70,7 +70,7 @@ var variants = []variant{
 	{name: "on a cluster", anywhere: true},
 }
 
-// fits says whether a variant says anything about a call, and changes nothing else: a claim that gives up
+// fits reports whether a variant says anything about a call, and changes nothing else: a claim that gives up
 // its place after a dead one was not in front. A claim without a subscription asks by itself, and keeps others out for
 // as long as it does not fit.
 func (v *variant) fits(c *call) bool {
@@ -128,7 +128,7 @@ func (p *play) dead() string {
 	return "g-1"
 }
 
-// fenceOf gives the value of a rank. Those that there were are up to the clock's before; the
+// fenceOf returns the value of a rank. Those that there were are up to the clock's before; the
 // clock moves by half the way to the next one.
 func (p *play) fenceOf(v uint8) int64 {
 	switch goes := p.now + gap/2; {
@@ -226,7 +226,7 @@ func (p *play) expires(o owner) int64 {
 	return p.at + ownLeft.Microseconds() + int64(o)*1_000_000
 }
 
-// several says whether those inside tolerate others.
+// several reports whether those inside tolerate others.
 func (p *play) several() bool {
 	for _, is := range p.claims {
 		if is.holds && is.mode != exclusive {
@@ -367,12 +367,12 @@ func (p *play) foundQueue(c *modeltest.Content) {
 	}
 }
 
-// isPlain says whether all that the owner wants is in one letter, or in none.
+// isPlain reports whether all that the owner wants is in one letter, or in none.
 func (c *call) isPlain() bool {
 	return c.claims[0].mode == exclusive && c.place == 0 && c.floor == 0 && !c.inDoubt && !c.keep && !c.careful
 }
 
-// quick says whether a script may go the quick way: a plain claim finds nothing, or a plain release its hold alone.
+// quick reports whether a script may go the quick way: a plain claim finds nothing, or a plain release its hold alone.
 func (c *call) quick() bool {
 	if !c.isPlain() || c.resting || c.ahead > 0 || c.what == gives && !c.claims[0].holds {
 		return false
@@ -447,10 +447,10 @@ func (p *play) ends(o owner, written time.Duration) int64 {
 	return p.at + written.Microseconds()
 }
 
-// rests says whether the call has the lock rest.
+// rests reports whether the call has the lock rest.
 func (p *play) rests() bool { return p.k.resting && !p.resting }
 
-// ghostStays says whether the dead claim is still there: it goes as soon as a command looks for the front, and finds it there.
+// ghostStays reports whether the dead claim is still there: it goes as soon as a command looks for the front, and finds it there.
 func (p *play) ghostStays() bool {
 	if p.ghost == "" || !p.k.walks && !p.k.heads {
 		return p.ghost != ""
@@ -486,7 +486,7 @@ func (p *play) says() string {
 	return p.saysBusy()
 }
 
-// minted says whether a holder has a new fence.
+// minted reports whether a holder has a new fence.
 func (p *play) minted(o owner) bool {
 	was, is := &p.claims[o], &p.k.claims[o]
 	return !was.holds || was.lapsed && p.wasWritten(o) != 0 || was.noted != is.noted

@@ -18,18 +18,18 @@ import (
 
 // The store in memory is the third that keeps the rules. What the model says of a call is
 // replayed on it, too, in a bubble, where the clock stands still. It has no back door: what
-// a call finds is brought about by earlier calls, and what is there after it shows in the
+// a call finds is brought about by earlier calls, and the data after it shows in the
 // answers to further ones. Where the model and Redis tell the two in front only once that
 // they are, it does so each time.
 
-// isOfMemory says whether the store in memory knows anything of a variant.
+// isOfMemory reports whether the store in memory knows anything of a variant.
 func (v *variant) isOfMemory() bool {
 	is := variant{name: v.name, ghost: v.ghost, second: v.second, farPlaces: v.farPlaces}
 	return *v == is && v.ghost != "unseen" && v.ghost != "mute"
 }
 
-// isReachable says whether earlier calls lead there: nobody waits for a lock that was released
-// last, as a release grants it; and nobody holds it for longer than a claim may be silent.
+// isReachable reports whether earlier calls lead there: no claim waits for a lock that was released
+// last, as a release grants it; and no owner holds it for longer than a claim may be silent.
 // storetest.TestStore has rows for MinHold and revocation. After a holder that tolerates others, this store leaves a
 // dead claim where it is until it is in front.
 func (p *play) isReachable() bool {
@@ -138,7 +138,7 @@ func (p *play) takes(t *testing.T, m *modeltest.Memory, o owner) bool {
 	return reply.Status == guardstore.ClaimHeld && reply.Fence == p.fenceIn(is.noted)
 }
 
-// inMemory makes a call on the store in memory, and says what is not as it should be.
+// inMemory makes a call on the store in memory, and returns how the answer differs from the model, or "".
 func (r *rules) inMemory(t *testing.T, c one) (wrong string, done bool) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -218,7 +218,7 @@ func (p *play) compareAnswer(got guardstore.ClaimReply) {
 	}
 }
 
-// compareLeft looks at what is left.
+// compareLeft compares the data afterwards.
 func (p *play) compareLeft(t *testing.T, m *modeltest.Memory) {
 	t.Helper()
 	p.check("notified", p.notified(), m.Granted())

@@ -154,7 +154,7 @@ func (s *state) checkOvertaken(o owner) {
 	}
 }
 
-// tolerable says whether all holders that have not expired tolerate a claim. A claim that believes that it
+// tolerable reports whether all holders that have not expired tolerate a claim. A claim that believes that it
 // holds counts as its mode says.
 func (s *state) tolerable(c *claim) bool {
 	n, least := 1, c.limit()

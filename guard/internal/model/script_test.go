@@ -180,7 +180,7 @@ func (k *script) remember(fence uint8) {
 	}
 }
 
-// renew says whether the owner holds on.
+// renew reports whether the owner holds on.
 func (r *rules) renew(s *state, o owner) bool {
 	c := &s.claims[o]
 	r.watch.note(s, o, command{what: renews, fence: c.grant})
@@ -194,7 +194,7 @@ func (r *rules) renew(s *state, o owner) bool {
 	return true
 }
 
-// hasQueue says whether there is anything in the queue.
+// hasQueue reports whether there is anything in the queue.
 func (k *script) hasQueue() bool { return k.first() != noOwner || k.cruft }
 
 // prune drops expired holders.
@@ -214,7 +214,7 @@ func (k *script) prune() {
 	k.emptied = k.emptied || !k.taken()
 }
 
-// fits says whether one more may get in.
+// fits reports whether one more may get in.
 func (k *script) fits(o owner) bool {
 	n, strictest := k.inside()
 	own := k.claims[o].limit()

@@ -181,7 +181,7 @@ func (o owner) other() owner { return o ^ 1 }
 
 func (c *claim) limit() int { return c.mode.limit() }
 
-// lines says whether instances have lines of callers, and two claims each. Else each claim is of an
+// lines reports whether instances have lines of callers, and two claims each. Else each claim is of an
 // instance of its own.
 func (s *state) lines() bool { return s.budget.kinds == 0 }
 

@@ -76,7 +76,7 @@ func (k kinds) allow(m mode, direct bool) bool {
 	return k == 0 && m == exclusive || k&(1<<m) != 0 && (!direct || k&hasty != 0)
 }
 
-// isFreeBefore says whether there is another free slot, which is the same.
+// isFreeBefore reports whether there is another free slot, which is the same.
 func (s *state) isFreeBefore(o owner) bool {
 	for i := range o {
 		if s.claims[i].phase == free && !s.lines() {

@@ -99,7 +99,7 @@ func Replicated(t *testing.T) (primary, replica *redistest.Server) {
 	return primary, replica
 }
 
-// ClusterIsClean says whether all locks were given back.
+// ClusterIsClean reports whether all locks were given back.
 func ClusterIsClean(t *testing.T, c *redistest.Cluster) {
 	t.Helper()
 	for _, s := range c.Nodes() {

@@ -94,7 +94,7 @@ func (r *Env) Gone(t *testing.T, key string) {
 	Eventually(t, func() bool { return r.Depth(t, key) == "" }, "the lock is still taken")
 }
 
-// Queue gives the owners that wait for key in Redis, and their places.
+// Queue returns the owners that wait for key in Redis, and their places.
 func (r *Env) Queue(t *testing.T, key string) []redis.Z {
 	t.Helper()
 	queue, err := r.Direct.ZRangeByScoreWithScores(context.WithoutCancel(t.Context()), LockOf(key)+":queue",
@@ -155,7 +155,7 @@ func (r *Env) HoldBack(match func([]byte) bool) (held <-chan struct{}, land func
 // LockOf is the key of a lock in Redis.
 func LockOf(key string) string { return "redlatch:{" + key + "}" }
 
-// ScriptSource gives a script as it is sent: with what it includes.
+// ScriptSource returns a script as it is sent: with what it includes.
 func ScriptSource(t *testing.T, script string) string {
 	t.Helper()
 	source, known := redisstore.Scripts()[script]

@@ -48,7 +48,7 @@ func NewRedis(t *testing.T) *Redis {
 	return s
 }
 
-// Proxy gives a proxy in front of the Redis, and a client that goes through it.
+// Proxy returns a proxy in front of the Redis, and a client that goes through it.
 func (s *Redis) Proxy() (*redistest.Proxy, *redis.Client) {
 	s.Helper()
 	p := redistest.NewProxy(s, s.Server.Addr())
@@ -99,7 +99,7 @@ func (s *Redis) Visit(g *guard.Guard, key string) {
 	s.Release(s.Acquire(g, key))
 }
 
-// Queue gives the owners that wait for key, in order.
+// Queue returns the owners that wait for key, in order.
 func (s *Redis) Queue(key string) []string {
 	s.Helper()
 	owners, err := s.Admin.ZRange(s.Context(), LockOf(key)+":queue", 0, -1).Result()
@@ -133,7 +133,7 @@ func (s *Redis) AwaitQueued(g *guard.Guard, n int) {
 // Owner returns the token of a lease: the field of the lock's hash in Redis.
 func Owner(l *guard.Lease) string { return guardhook.Owner(l) }
 
-// InstanceOf gives the instance of an owner.
+// InstanceOf returns the instance of an owner.
 func InstanceOf(owner string) string {
 	id, _, _ := strings.Cut(owner, "-")
 	return id
@@ -151,7 +151,7 @@ func (s *Redis) AwaitSubscribers(owner string, n int64) {
 	}, "%d subscriptions", n)
 }
 
-// Holders gives the fields of key's hash that are owners, with their counters.
+// Holders returns the fields of key's hash that are owners, with their counters.
 func (s *Redis) Holders(key string) map[string]string {
 	s.Helper()
 	fields, err := s.Admin.HGetAll(s.Context(), LockOf(key)).Result()
@@ -340,7 +340,7 @@ func (b *Book) Enter(ctx context.Context, key, who string) (leave func()) {
 	}
 }
 
-// Entered gives the holders, in order.
+// Entered returns the holders, in order.
 func (b *Book) Entered() []string {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()

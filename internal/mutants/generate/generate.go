@@ -236,7 +236,7 @@ func (m *maker) condition(e ast.Expr) {
 	m.wrap(e, fmt.Sprintf("mutantIs(%d) || !mutantIs(%d) && (", always, never), ")")
 }
 
-// inList says whether a statement is one of several, and not a part of another.
+// inList reports whether a statement is one of several, and not a part of another.
 func (m *maker) inList(s ast.Stmt) bool {
 	var list []ast.Stmt
 	switch p := m.parent(1).(type) {
@@ -285,7 +285,7 @@ func (m *maker) droppable(s ast.Stmt) bool {
 	return true
 }
 
-// freesElement says whether a statement sets an element of a slice to nil, or clips a slice.
+// freesElement reports whether a statement sets an element of a slice to nil, or clips a slice.
 func (m *maker) freesElement(s *ast.AssignStmt) bool {
 	index, is := s.Lhs[0].(*ast.IndexExpr)
 	if is && len(s.Lhs) == 1 && m.source(s.Rhs[0]) == "nil" {
@@ -296,7 +296,7 @@ func (m *maker) freesElement(s *ast.AssignStmt) bool {
 	return is && slices.Contains([]string{"slices.Clip", "slices.Grow"}, m.source(call.Fun))
 }
 
-// freesTimer says whether a call stops a timer or cancels a context.
+// freesTimer reports whether a call stops a timer or cancels a context.
 func (m *maker) freesTimer(c *ast.CallExpr) bool {
 	if t := m.info.Types[c.Fun].Type; t != nil && t.String() == "context.CancelFunc" {
 		return true
@@ -352,7 +352,7 @@ func (m *maker) results(r *ast.ReturnStmt) {
 	}
 }
 
-// isLogic says whether && or || joins an expression, whose conditions have mutants of their own.
+// isLogic reports whether && or || joins an expression, whose conditions have mutants of their own.
 func isLogic(e ast.Expr) bool {
 	b, is := e.(*ast.BinaryExpr)
 	return is && (b.Op == token.LAND || b.Op == token.LOR)
@@ -403,7 +403,7 @@ func (m *maker) expr(e ast.Expr) bool {
 	return true
 }
 
-// isSizeOrChance says whether a call makes a map, or a slice that is empty, or draws a random number.
+// isSizeOrChance reports whether a call makes a map, or a slice that is empty, or draws a random number.
 func (m *maker) isSizeOrChance(e *ast.CallExpr) bool {
 	if strings.HasPrefix(m.source(e.Fun), "rand.") {
 		return true

@@ -127,7 +127,7 @@ func (m *luaMaker) operand(i, step int) int {
 	}
 }
 
-// endsBetween says whether a statement ends between a token and the next one.
+// endsBetween reports whether a statement ends between a token and the next one.
 func (m *luaMaker) endsBetween(i int) bool {
 	next := m.tokens[i+1]
 	return m.tokens[i].endsValue() && (next.isName() || wholeNumber.MatchString(next.text) || slices.Contains(luaKeywords, next.text) &&
@@ -148,7 +148,7 @@ func (m *luaMaker) inHeader(i int) bool {
 	return slices.Contains([]string{"local", "function", "for", "in", "return"}, m.tokens[i-1].text)
 }
 
-// closesParameters says whether a parenthesis ends the parameters of a function.
+// closesParameters reports whether a parenthesis ends the parameters of a function.
 func (m *luaMaker) closesParameters(i int) bool {
 	for i > 0 && m.tokens[i].text != "(" {
 		i--

@@ -11,7 +11,7 @@ type Step[R, S any, O ~int8] struct {
 	// Calm steps still happen if nothing fails and no new caller comes. Of
 	// several that can, the one with the lowest number does; 0 is no calm step.
 	Calm int
-	// Do says whether the step can happen, and if so changes the state.
+	// Do reports whether the step can happen, and if so changes the state.
 	Do func(r *R, s *S, o O) bool
 }
 
@@ -93,7 +93,7 @@ func (m *Model[R, S, O, B]) run(r *R, b B, most int) *Search[R, S, O, B] {
 	return f
 }
 
-// add gives a state's index.
+// add returns a state's index.
 func (f *Search[R, S, O, B]) add(s *S, from int32) (at int32, isNew bool) {
 	print := f.m.Print(s)
 	at, known := f.index[print]
@@ -173,7 +173,7 @@ func (f *Search[R, S, O, B]) path(to int32) (way []int32) {
 	return way
 }
 
-// trace gives the steps of a way.
+// trace returns the steps of a way.
 func (f *Search[R, S, O, B]) trace(way []int32) (lines []string) {
 	s := f.start
 	for _, to := range way {

@@ -14,7 +14,7 @@ import (
 )
 
 // memory is the store in memory, which keeps the rules, too. It has no back door: a record goes
-// by Forget, or with the whole store, and nobody is skipped.
+// by Forget, or with the whole store, and no claim is skipped.
 type memory struct {
 	*modeltest.Memory
 

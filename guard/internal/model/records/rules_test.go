@@ -82,7 +82,7 @@ func (s *state) checkReply(o owner, got answer) {
 	}
 }
 
-// unsure says whether another owner may have run.
+// unsure reports whether another owner may have run.
 func (s *state) unsure(o owner) bool {
 	for i := range s.claims {
 		c := &s.claims[i]
