@@ -21,10 +21,10 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// patience is for what takes no time on an idle machine.
+// patience bounds a wait that takes no time on an idle machine.
 const patience = 20 * time.Second
 
-// asProgram has the test binary be the program.
+// asProgram makes the test binary the program.
 const asProgram = "REDLATCH_TEST_PROGRAM"
 
 // binary is the program.
@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// nohup, or a shell in the background, has these ignored, and the programs that the tests
-	// start would inherit that. A signal that this process handles is not ignored in them.
+	// nohup, or a shell in the background, ignores these signals, and the programs that the tests
+	// start would inherit that. They do not inherit a signal that this process handles.
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
@@ -69,13 +69,13 @@ func newEnv(t *testing.T, s *redistest.Server) *env {
 func shared(t *testing.T) *env { t.Helper(); return newEnv(t, redistest.Shared(t)) }
 func own(t *testing.T) *env    { t.Helper(); return newEnv(t, redistest.Start(t)) }
 
-// at is the same under another address.
+// at returns the same Redis under another address.
 func (r *env) at(addr string) *env { return &env{r.T, r.server, r.rdb, addr} }
 
-// nowhere has nothing listen at its address.
+// nowhere is an address without a Redis.
 func nowhere(t *testing.T) *env { t.Helper(); t.Parallel(); return &env{T: t, addr: "127.0.0.1:1"} }
 
-// file is a path for the test's own use.
+// file returns a path for the test.
 func (r *env) file() string { return filepath.Join(r.TempDir(), "file") }
 
 // call is one call of the program.
@@ -112,7 +112,7 @@ func (c *call) start() *call {
 	c.Helper()
 	require.NoError(c, c.cmd.Start())
 	go func() {
-		_ = c.cmd.Wait() // its code is asked for
+		_ = c.cmd.Wait() // ends reads its code
 		close(c.ended)
 	}()
 	c.Cleanup(func() {
@@ -140,19 +140,19 @@ func (c *call) signal(sig syscall.Signal) *call {
 	return c
 }
 
-// says is a call that has ended.
+// says is the result of a call.
 type says struct {
 	code           int
 	stdout, stderr string
 }
 
-// do is a call that ends with a code.
+// do runs a call that ends with a code.
 func (r *env) do(code int, args ...string) says {
 	r.Helper()
 	return r.start(args...).ends(code)
 }
 
-// fails is a call that ends with a code, and says why.
+// fails runs a call that ends with a code and a text on standard error.
 func (r *env) fails(code int, text string, args ...string) {
 	r.Helper()
 	assert.Contains(r, r.do(code, args...).stderr, text)
@@ -176,13 +176,13 @@ func (r *env) free(key string) {
 	assert.Zero(r, n, "%s is held", key)
 }
 
-// waits waits until so many wait.
+// waits waits until n callers wait.
 func (r *env) waits(key string, n int64) {
 	r.Helper()
 	r.eventually("so many wait", func() bool { return r.rdb.ZCount(r.Context(), "redlatch:{"+key+"}:queue", "-inf", "+inf").Val() == n })
 }
 
-// lines of a file that may not be there yet.
+// lines returns the lines of a file that may not exist yet.
 func lines(file string) []string {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -191,7 +191,7 @@ func lines(file string) []string {
 	return strings.Fields(string(text))
 }
 
-// awaits waits until a file has so many lines.
+// awaits waits until a file has n lines.
 func (r *env) awaits(file string, n int) {
 	r.Helper()
 	r.eventually("lines", func() bool { return len(lines(file)) == n })

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A killed redlatch renews no more: what it started must not go on without the lock.
+// A killed redlatch no longer renews: its command must not run without the lock.
 func TestRun_CommandDiesWithRedlatch(t *testing.T) {
 	r, p := own(t), newPipe(t)
 	c := r.start("run", "k", "--", "sh", "-c", `exec 3>"$0"; while :; do echo command >&3; echo child >&3; sleep 0.02; done`, p.path)
@@ -31,8 +31,8 @@ const orphan = `
 	done
 	exit 3`
 
-// In a container redlatch is process 1. Processes whose parents ended become its own, and so does the rest of the command's process
-// group after a loss, too: else its end would never be seen.
+// In a container redlatch is process 1. It reaps processes whose parents ended, also those of the command's process group
+// after a loss: otherwise the group would never be empty.
 func TestRun_AsProcessOneItReapsOrphans(t *testing.T) {
 	r := shared(t)
 	if out, err := exec.CommandContext(t.Context(), "unshare", "-Urpf", "--mount-proc", "true").CombinedOutput(); err != nil {

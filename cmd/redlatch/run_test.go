@@ -61,7 +61,7 @@ func TestRun_GivesItsCommandInputAndEnvironment(t *testing.T) {
 	assert.Equal(t, "redis://"+r.addr+"\n", got.stdout)
 }
 
-// A job of each minute whose second host is a little late.
+// A job runs each minute, and the second host is a little late.
 func TestRun_MinHoldKeepsTheKeyAfterTheCommand(t *testing.T) {
 	r := own(t)
 	r.do(0, "run", "-n", "--min-hold", "50s", "each minute", "--", "true")
@@ -84,7 +84,7 @@ func TestRun_WithABusyLock(t *testing.T) {
 	holder.signal(syscall.SIGTERM).ends(128 + 15)
 }
 
-// The command and its child say which signals they got.
+// family is a command and its child. Both write their signals into a file.
 const family = `
 	trap 'echo child-$1 >>"$0"; exit 3' "$1"
 	sh -c 'trap "echo grandchild-$1 >>\"$0\"; exit" "$1"; echo ready >>"$0"; while :; do sleep 0.02; done' "$0" "$1" &
@@ -94,7 +94,7 @@ func TestRun_ForwardsSignals(t *testing.T) {
 	r := shared(t)
 	for name, sig := range map[string]syscall.Signal{
 		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
-	} { // a shell has its background commands ignore INT and QUIT
+	} { // in a shell, background commands ignore INT and QUIT
 		file := r.file()
 		c := r.start("run", "signal "+name, "--", "sh", "-c", family, file, name)
 		r.awaits(file, 1)
@@ -113,14 +113,14 @@ func TestRun_SignalEndsTheWait(t *testing.T) {
 		c := r.start("run", key, "--", "touch", file)
 		r.waits(key, 1)
 		assert.Empty(t, c.signal(syscall.SIGWINCH).signal(sig).ends(128+int(sig)).stderr)
-		// The program gives Redis half a second to hear of it. Else its place in the queue lapses.
+		// The program waits half a second for Redis. After that, its place in the queue lapses.
 		r.eventually("it has left", func() bool { return r.rdb.ZCount(t.Context(), "redlatch:{"+key+"}:queue", "-inf", "+inf").Val() == 0 })
 		holder.signal(syscall.SIGTERM).ends(143)
 		assert.NoFileExists(t, file)
 	}
 }
 
-// nohup's child does not end with the terminal.
+// A command under nohup does not end with the terminal.
 func TestRun_LeavesIgnoredSignalsAlone(t *testing.T) {
 	r := shared(t)
 	c, file := r.prepare(), r.file()
@@ -150,7 +150,7 @@ const (
 	while :; do echo command >&3; sleep 0.02; done`
 )
 
-// pipe is what a family writes to as long as it works.
+// pipe is a named pipe to which a family writes while it works.
 type pipe struct {
 	*testing.T
 
@@ -225,7 +225,7 @@ func TestRun_LossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
 			if test.end != nil {
 				test.end(r, proxy)
 			}
-			require.NoError(t, r.rdb.Exists(t.Context(), "redlatch:{k}").Err()) // so that a key which expired is counted; it may be released by now
+			require.NoError(t, r.rdb.Exists(t.Context(), "redlatch:{k}").Err()) // so that Redis counts a key that expired; it may be released by now
 			assert.Contains(t, r.rdb.Info(t.Context(), "stats").Val(), "\nexpired_keys:0\r", "the key expired before the command was gone")
 			if got := c.ends(70); test.end == nil {
 				assert.Contains(t, got.stderr, "redlatch: the lock of k was lost and the command ended: Redis has not confirmed it for too long\n")
@@ -234,7 +234,7 @@ func TestRun_LossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
 	}
 }
 
-// TERM comes first, while there is still time for a good end.
+// TERM comes first, while the command still has time to end.
 func TestRun_LossGivesTheCommandTimeToEnd(t *testing.T) {
 	r := own(t)
 	proxy, file := redistest.NewProxy(t, r.addr), r.file()
@@ -247,7 +247,7 @@ func TestRun_LossGivesTheCommandTimeToEnd(t *testing.T) {
 	c.ends(70)
 }
 
-// Another caller can have the lock by then: there is no time for a good end.
+// Another caller can have the lock by then: the command has no time to end.
 func TestRun_LossOfTheKeyUnderTheCommand(t *testing.T) {
 	r, p := shared(t), newPipe(t)
 	c := r.start("run", "--ttl", "600ms", "-k", "200ms", "deleted", "--", "sh", "-c", stubborn, p.path)
@@ -257,10 +257,10 @@ func TestRun_LossOfTheKeyUnderTheCommand(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(c.ends(70).stderr, "lost"))
 }
 
-// untilFile is a command that says that it runs and ends when it may.
+// untilFile is a command that runs until a file exists.
 const untilFile = `echo "in" >>"$0"; until [ -e "$0.go" ]; do sleep 0.02; done; echo out >>"$0"`
 
-// A command that ended well may have worked beside another one.
+// A command that succeeded may have run at the same time as another command.
 func TestRun_LossThatTheReleaseFindsIsALoss(t *testing.T) {
 	r := shared(t)
 	file := r.file()
@@ -274,7 +274,7 @@ func TestRun_LossThatTheReleaseFindsIsALoss(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(got, "was lost"), got)
 }
 
-// There was time to end, and then another one can have the lock.
+// The command has time to end until another caller can have the lock.
 func TestRun_LossDuringTheGraceEndsIt(t *testing.T) {
 	r, p := own(t), newPipe(t)
 	proxy, file := redistest.NewProxy(t, r.addr), r.file()
@@ -387,7 +387,7 @@ func TestRunOnce_KeepsNothingOfACommandThatFailed(t *testing.T) {
 	assert.Equal(t, "it ran\n", r.do(0, "run", "--once", "1h", "k", "--", "echo", "it ran").stdout)
 }
 
-// While another host runs it, the rules of --wait say what happens; then it is done.
+// While another host runs the command, --wait applies.
 func TestRunOnce_WaitsForTheOneThatRuns(t *testing.T) {
 	r := own(t)
 	first := r.start("run", "--once", "1h", "--name", "first", "k", "--", "sleep", "1000")
@@ -434,7 +434,7 @@ func TestRun_RedisFlagBeatsTheEnvironment(t *testing.T) {
 	assert.Regexp(t, `^redlatch: nightly: Redis is unavailable: dial tcp 127.0.0.1:1: connect: connection refused\n$`, got.stderr)
 }
 
-// A key comes from a job's name, or from a request: it must not write lines of its own.
+// A key comes from a job's name, or from a request. It must not add lines to a log.
 func TestRun_KeyCannotForgeALogLine(t *testing.T) {
 	r := own(t)
 	key := "k\nredlatch: all is well \x1b[2J"
@@ -460,7 +460,7 @@ func TestRun_KeyCannotForgeALogLine(t *testing.T) {
 	}
 }
 
-// secured is a Redis that wants a password.
+// secured returns a Redis with a password.
 func secured(t *testing.T, password string) *env {
 	t.Helper()
 	r := own(t)

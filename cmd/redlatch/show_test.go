@@ -23,7 +23,7 @@ import (
 	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
-// guard is one of the test's own process.
+// guard makes a Guard in this process.
 func (r *env) guard(opts ...guard.Option) *guard.Guard {
 	r.Helper()
 	g, err := guard.New(r.rdb, opts...)
@@ -41,7 +41,7 @@ func (r *env) holds(key string, opts ...guard.LockOption) *guard.Lease {
 	return lease
 }
 
-// rows are the lines of an output.
+// rows returns the lines of an output.
 func rows(got says) []string { return strings.Split(strings.TrimSpace(got.stdout), "\n") }
 
 func decoded[T any](t *testing.T, text string) (v T) {
@@ -86,7 +86,7 @@ func TestShow_ListAndShow(t *testing.T) {
 	waiter.ends(0)
 }
 
-// ls and show have each holder, and the waiting processes. One of the holders is ended, and no other.
+// ls and show have each holder, and the waiting processes. revoke ends one holder.
 func TestShow_SeveralHolders(t *testing.T) {
 	r := own(t)
 	first, second := r.holds("export", guard.Limit(2), guard.Metadata("first")), r.holds("export", guard.Limit(2), guard.Metadata("second"))
@@ -116,7 +116,7 @@ func TestShow_SeveralHolders(t *testing.T) {
 	require.NoError(t, first.Release(t.Context()))
 }
 
-// The command under a lock that is revoked ends, and the next one in gets it.
+// The command under a revoked lock ends, and the next caller gets the lock.
 func TestShow_Revoke(t *testing.T) {
 	r, p := shared(t), newPipe(t)
 	holder := r.start("run", "--ttl", "1s", "revoked", "--", "sh", "-c", stubborn, p.path)
@@ -132,7 +132,7 @@ func TestShow_Revoke(t *testing.T) {
 	assert.Equal(t, "redlatch: revoked is free\n", r.do(1, "revoke", "revoked").stderr)
 }
 
-// The application's user may not look at locks, as an operator may. Revoke and break work on its jobs all the same.
+// The Redis user of an application may not read locks. Revoke and break work on its jobs all the same.
 func TestRun_RevokedWithTheRightsOfAGuard(t *testing.T) {
 	r, p := own(t), newPipe(t)
 	guide, err := os.ReadFile("../../docs/operate/redis.md")
@@ -167,7 +167,7 @@ func TestShow_Break(t *testing.T) {
 	lease := r.holds("broken")
 	r.fails(64, "--yes", "break", "broken")
 	r.do(1, "break", "--yes", "--fence", strconv.FormatUint(lease.Fence()+1, 10), "broken")
-	for _, verb := range [][]string{{"break", "--yes"}, {"revoke"}} { // 0 is no hold's, not whichever
+	for _, verb := range [][]string{{"break", "--yes"}, {"revoke"}} { // 0 does not mean any hold
 		r.fails(1, "no hold with the fence 0 any more: nothing was done", append(verb, "--fence", "0", "broken")...)
 	}
 	require.NoError(t, lease.Check(t.Context()))
@@ -196,7 +196,7 @@ func TestShow_WithoutRedis(t *testing.T) {
 	}
 }
 
-// A line that is broken in two cannot be read.
+// A line that the terminal wraps is hard to read.
 func TestShow_ListFitsTheColumns(t *testing.T) {
 	r := own(t)
 	long := "order:" + strings.Repeat("payment-", 12) + "end"
@@ -260,14 +260,14 @@ func TestShow_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-// unfinished is the record that a process leaves which crashed at its work under the fence 7.
+// unfinished writes the record of a process that crashed at its work under the fence 7.
 func (r *env) unfinished(key string) {
 	r.Helper()
 	record := "1 begun 7 0 0123456789abcdef-1 - 1700000000000000 9 request 7"
 	require.NoError(r, r.rdb.Set(r.Context(), "redlatch:{"+key+"}:once", record, time.Hour).Err())
 }
 
-// once runs work that has a secret result.
+// once runs work with a secret result.
 func (r *env) once(key string, work func(), opts ...guard.OnceOption) {
 	r.Helper()
 	g := r.guard(guard.Metadata("request 7"))

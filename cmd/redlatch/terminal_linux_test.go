@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen is a terminal, from the side of the person at it.
+// screen is a terminal, from the side of its user.
 type screen struct {
 	*call
 
@@ -45,7 +45,7 @@ func (s *screen) press(keys string) *screen {
 	return s
 }
 
-// atTerminal has a call run in the foreground of a terminal of its own.
+// atTerminal runs a call in the foreground of a new terminal.
 func (r *env) atTerminal(args ...string) *screen {
 	r.Helper()
 	c := r.prepare(args...)
@@ -84,7 +84,7 @@ func (r *env) atTerminal(args ...string) *screen {
 	return s
 }
 
-// The command reads what is typed, is not stopped by Ctrl-Z, and ends with Ctrl-C.
+// The command reads from the terminal, Ctrl-Z does not stop it, and Ctrl-C ends it.
 func TestTerminal_RunAtATerminal(t *testing.T) {
 	r := shared(t)
 	at := r.atTerminal("run", "typed", "--", "sh", "-c", `read line; echo "got $line"; while :; do read more; echo "more $more"; done`)
@@ -121,7 +121,7 @@ func TestTerminal_BreakAndForgetAskAtATerminal(t *testing.T) {
 	}
 }
 
-// While a person reads the question, the work may be done after all. That result is not what was shown.
+// While a user reads the question, another call may finish the work. Its record was not shown.
 func TestTerminal_ForgetDeletesNoRecordThatWasNotShown(t *testing.T) {
 	r := own(t)
 	for key, since := range map[string]string{

@@ -43,7 +43,7 @@ func TestUsage_FlagsStandAnywhere(t *testing.T) {
 	r.do(0, "break", "anywhere", "--fence", fence, "-y")
 }
 
-// What follows the command's first word is the command's own.
+// Words after the first word of the command belong to the command.
 func TestUsage_TheCommandKeepsItsFlags(t *testing.T) {
 	r := shared(t)
 	for args, says := range map[string]string{
@@ -159,7 +159,7 @@ func TestUsage_Version(t *testing.T) {
 	assert.Equal(t, r.do(0, "version"), r.do(0, "--version"))
 }
 
-// A message begins with the program's name, and no package's.
+// A message begins with the program's name, and without the name of a package.
 func TestUsage_MessagesHaveOnePrefix(t *testing.T) {
 	r := own(t)
 	require.NoError(t, r.rdb.Do(t.Context(), "acl", "setuser", "blind", "on", ">secret", "~*", "&*", "+@all", "-evalsha_ro", "-hset").Err())

@@ -13,7 +13,7 @@ import (
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
 
-// handlers stands for those of a program.
+// handlers stands for the handlers of a program.
 func handlers(g *guard.Guard) *asynq.ServeMux {
 	tasks := asynq.NewServeMux()
 	tasks.Use(guardasynq.Middleware(g, guardasynq.Lock("order:{order_id}")))

@@ -109,7 +109,7 @@ func ExampleConfigure() {
 	defer srv.Shutdown()
 }
 
-// A row that no task has would lock nothing, so a program looks before it serves.
+// A row that no task has would lock nothing, so a program checks before it serves.
 func ExampleCheck() {
 	types := []string{"order:charge", "order:refund", "report:build"}
 	tasks := guardasynq.Tasks{
@@ -120,7 +120,7 @@ func ExampleCheck() {
 	// Output: guardasynq: row "reports:build": no task of the given types has it
 }
 
-// A transfer locks both accounts, or none: in one order, whichever way the money goes.
+// A transfer locks both accounts or none, always in the same order.
 func ExampleRule_And() {
 	g := newGuard()
 	defer g.Close()
@@ -143,8 +143,8 @@ func ExampleRule_And() {
 	// <nil>
 }
 
-// Three tasks of a kind at a time for each tenant. The others come back later, and no retry is
-// counted for that.
+// Three tasks of a kind run at a time for each tenant. The others come back later, and use up no
+// retry.
 func ExampleLock_limit() {
 	g := newGuard()
 	defer g.Close()
@@ -185,7 +185,7 @@ func ExampleRule_Once() {
 	deliver := func(payload string) error {
 		return tasks.ProcessTask(context.Background(), asynq.NewTask("order:charge", []byte(payload)))
 	}
-	fmt.Println(deliver(`{"order_id":42,"amount":10}`)) // what failed runs again
+	fmt.Println(deliver(`{"order_id":42,"amount":10}`)) // a failed run does not count
 	bankIsDown = false
 	fmt.Println(deliver(`{"order_id":42,"amount":10}`))
 	fmt.Println(deliver(`{"order_id":42,"amount":10}`))

@@ -21,7 +21,7 @@ import (
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
 
-// workOnEnv names what the process of TestKilled works on: "queue prefix host:port".
+// workOnEnv names the queue, prefix and Redis of the process of TestKilled: "queue prefix host:port".
 const workOnEnv = "REDLATCH_TEST_WORK_ON"
 
 // A worker is killed in the middle of a task, and asynq gives the task to another worker. With Once, the task runs
@@ -61,7 +61,7 @@ func TestKilled_OnceRunsTheTaskAgainAndAtMostOnceDoesNot(t *testing.T) {
 	}
 }
 
-// killInTheMiddle has a process take the task, and kills it. It returns the fence that the process had.
+// killInTheMiddle starts a process that takes the task, and kills it. It returns the fence of that process.
 func (l *live) killInTheMiddle(t *testing.T, id string) (fence uint64) {
 	t.Helper()
 	worker := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledProcess$")
@@ -78,7 +78,7 @@ func (l *live) killInTheMiddle(t *testing.T, id string) (fence uint64) {
 	require.NoError(t, err, line)
 	require.NoError(t, worker.Process.Kill())
 	require.Error(t, worker.Wait())
-	// Asynq gives up a worker after a minute of silence; here the minute is over.
+	// Asynq gives up a worker after a minute of silence. Here the minute is over.
 	silent := redis.Z{Score: float64(time.Now().Add(-time.Hour).Unix()), Member: id}
 	require.NoError(t, redistest.Shared(t).Client(t).ZAddXX(t.Context(), "asynq:{"+l.queue+"}:lease", silent).Err())
 	return fence

@@ -14,29 +14,10 @@ import (
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 )
 
-func TestLive_DropRevokesTheTask(t *testing.T) {
-	t.Parallel()
-	g, l := realGuard(t), newLive(t)
-	defer hold(t, g)()
-	srv := l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders(guard.NoWait()).OnBusy(guardasynq.Drop)), never)
-	info := l.enqueue(t, task(), asynq.MaxRetry(3), asynq.Unique(time.Hour))
-	err := l.failure(t)
-	assert.ErrorIs(t, err, guard.ErrBusy)
-	assert.ErrorIs(t, err, asynq.RevokeTask)
-	require.Eventually(t, func() bool {
-		_, err := l.inspector.GetTaskInfo(l.queue, info.ID)
-		return err != nil
-	}, patience, 10*time.Millisecond)
-	srv.Shutdown()
-	// A dropped task does not count as a duplicate of the next.
-	again := l.enqueue(t, task(), asynq.Unique(time.Hour))
-	require.NoError(t, l.inspector.DeleteTask(l.queue, again.ID))
-}
-
-// A handler may run on when asynq no longer listens to it.
+// A handler may still run when asynq has stopped waiting for it.
 func TestLive_RunAfterATimeoutIsNeverBesideTheFirst(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second // a busy machine may well sleep through a shorter one
+	const ttl = 2 * time.Second // a shorter one may lapse on a busy machine
 	var inside, again atomic.Bool
 	ended, mayReturn := make(chan struct{}), make(chan struct{})
 	l := newLive(t)
@@ -96,7 +77,7 @@ func TestLive_LastRunOutlastsAnOutage(t *testing.T) {
 	waiting, l := newBegins(), newLive(t)
 	g, store := newStore(t, guard.Observe(waiting), guard.StoreTimeout(50*time.Millisecond))
 	store.Fail(errOwn)
-	// No strategy takes an outage for a busy lock.
+	// An outage is not a busy lock for any strategy.
 	l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders().OnBusy(guardasynq.GiveUp)), succeed)
 	info := l.enqueue(t, task(), asynq.MaxRetry(0))
 	for range 2 {
@@ -117,7 +98,7 @@ func TestLive_LastRunThatStaysBusySaysSo(t *testing.T) {
 	assert.Regexp(t, `^guard: lock "order:charge" is busy, waited [0-9.]+s$`, got.LastErr)
 }
 
-// What a busy lock means for a task does not depend on how many retries are left.
+// The strategy for a busy lock applies to the last run, too.
 func TestLive_LastRunOfAnotherStrategyDoesNotWait(t *testing.T) {
 	t.Parallel()
 	g, l := realGuard(t), newLive(t)

@@ -28,7 +28,7 @@ func TestTasks(t *testing.T) {
 	tasktest.Suite(t, func(t *testing.T) tasktest.Queue { return newLive(t) })
 }
 
-// patience is for what should happen in seconds.
+// patience bounds a wait for an event within seconds.
 const patience = 30 * time.Second
 
 var errOwn = errors.New("own")
@@ -39,7 +39,7 @@ func orders(opts ...guard.LockOption) guardasynq.Rule {
 	return guardasynq.Lock("order:{order_id}", opts...)
 }
 
-// lockOrders is the middleware that most tests are about.
+// lockOrders is the middleware of most tests.
 func lockOrders(g *guard.Guard, opts ...guard.LockOption) asynq.MiddlewareFunc {
 	return guardasynq.Middleware(g, orders(opts...))
 }
@@ -68,7 +68,7 @@ func newStore(t *testing.T, opts ...guard.Option) (*guard.Guard, *guardtest.Stor
 	return g, store
 }
 
-// realGuard returns a Guard on the same Redis as the tasks. Those of one test see each other's locks.
+// realGuard returns a Guard on the Redis of the tasks. The Guards of one test share their locks.
 func realGuard(t *testing.T, opts ...guard.Option) *guard.Guard {
 	t.Helper()
 	opts = append([]guard.Option{guard.Prefix(strings.ToLower(t.Name()))}, opts...)
@@ -99,12 +99,12 @@ func (b *begins) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 	return ctx
 }
 
-// live is a queue of the test's own on a real Redis, and the servers that work on it.
+// live is a queue on a real Redis, and its servers.
 type live struct {
 	queue     string
 	client    *asynq.Client
 	inspector *asynq.Inspector
-	failed    chan error // what runs of tasks returned
+	failed    chan error // errors of runs
 }
 
 func newLive(t *testing.T) *live {

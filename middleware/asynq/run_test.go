@@ -88,6 +88,7 @@ func TestRun_KeyThatTakesTooLongIsAKeyError(t *testing.T) {
 		err := process(ctx, guardasynq.Middleware(guardtest.NewMemoryGuard(t), guardasynq.LockFunc(slow)), never)
 		assert.ErrorIs(t, err, guard.ErrKey)
 		assert.NotErrorIs(t, err, guard.ErrStore)
+		assert.NoError(t, ctx.Err(), "it ended before the task's deadline")
 	})
 }
 

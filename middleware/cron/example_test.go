@@ -21,7 +21,7 @@ func exampleGuard() *guard.Guard {
 	return g
 }
 
-// Each replica runs this. Job with MinHold, each tick of a job of each minute runs at most once.
+// Each replica runs this. With MinHold, each tick runs at most once.
 func ExampleJob() {
 	g := exampleGuard()
 	defer g.Close()

@@ -22,8 +22,8 @@ import (
 	guardcron "github.com/redlatch/redlatch/middleware/cron"
 )
 
-// bubble runs test in virtual time, with a store that instances share, and gives what goes
-// to cron's log.
+// bubble runs test in virtual time, with a store that instances share, and collects cron's
+// log.
 func bubble(t *testing.T, test func(t *testing.T, s *guardtest.Store, logged *bytes.Buffer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestJob_MinHoldCoversTheClocksOfThreeCrons(t *testing.T) {
 	}
 }
 
-// apart ticks at each second, and so much later.
+// apart is a schedule that ticks so much later than each second.
 type apart time.Duration
 
 func (a apart) Next(now time.Time) time.Time {

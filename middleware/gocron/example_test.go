@@ -21,7 +21,7 @@ func exampleGuard() *guard.Guard {
 	return g
 }
 
-// run has a scheduler run until a job says that it is done.
+// run runs a scheduler until a job is done.
 func run(s gocron.Scheduler, done <-chan struct{}) {
 	s.Start()
 	<-done
@@ -30,7 +30,7 @@ func run(s gocron.Scheduler, done <-chan struct{}) {
 	}
 }
 
-// Every instance has this scheduler. MinHold keeps the key until the tick of the others has passed,
+// Every instance has this scheduler. MinHold keeps the key until the other instances have ticked,
 // so each tick runs at most once.
 func ExampleLocker() {
 	g := exampleGuard()
@@ -53,7 +53,7 @@ func ExampleLocker() {
 	// Output: one instance reported
 }
 
-// A leader runs all jobs. When its process ends or dies, another one leads.
+// A leader runs all jobs. When its process ends or dies, another process leads.
 func ExampleElector() {
 	g := exampleGuard()
 	defer g.Close()

@@ -74,7 +74,7 @@ func TestElector_LostLockEndsLeadershipBeforeTheNext(t *testing.T) {
 	})
 }
 
-// kept is a context that keeps the watchdog, which ends a context below it.
+// kept is a context that delays the watchdog, which ends a context below it.
 type kept struct {
 	context.Context
 	from  atomic.Bool
@@ -88,7 +88,7 @@ func (k *kept) Done() <-chan struct{} {
 	return k.Context.Done()
 }
 
-// What the clock says is known, though the watchdog did not get to it.
+// The clock counts, even if the watchdog is late.
 func TestElector_LapsedLeaseEndsLeadershipByTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		g, keeps := newGuard(t, s, guard.TTL(time.Second)), &kept{Context: t.Context(), until: make(chan struct{})}
@@ -206,7 +206,7 @@ func TestLocker_GocronLearnsWhyAJobDidNotRun(t *testing.T) {
 		func() { guardgocron.Locker(nil, guard.TTL(1)) })
 }
 
-// Gocron keeps the error of a Locker to itself: the log says once why a job does not run.
+// Gocron does not log the error of a Locker: the Locker logs once why a job does not run.
 func TestLocker_JobWithoutANameIsLogged(t *testing.T) {
 	var log strings.Builder
 	before := slog.Default()
@@ -245,7 +245,7 @@ func TestLocker_JobRunsOnOneOfTwoSchedulers(t *testing.T) {
 	})
 }
 
-// results collects what runs returned.
+// results collects the errors of runs.
 func results(errs chan<- error) gocron.EventListener {
 	return gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { errs <- err })
 }

@@ -79,14 +79,14 @@ func ExampleRule_OnBusy() {
 	// completed: true
 }
 
-// A row that no job has would lock nothing, so a program looks before it starts its client.
+// A row that no job has would lock nothing, so a program checks before it starts its client.
 func ExampleCheck() {
 	args := []river.JobArgs{orderArgs{}}
 	fmt.Println(guardriver.Check(args, guardriver.Jobs{"charge_orders": guardriver.Lock("order:{order_id}")}))
 	// Output: guardriver: row "charge_orders": no job of the given arguments is of this kind
 }
 
-// A job that was added twice charges once. One of other arguments with the same key is cancelled.
+// A job that was added twice charges once. A job with other arguments and the same key is cancelled.
 func ExampleRule_Once() {
 	g := newGuard()
 	defer g.Close()

@@ -25,7 +25,7 @@ import (
 	guardriver "github.com/redlatch/redlatch/middleware/river"
 )
 
-// patience is for what should happen in seconds.
+// patience bounds a wait for an event within seconds.
 const patience = 30 * time.Second
 
 // orderArgs are any arguments.
@@ -33,7 +33,7 @@ type orderArgs struct{ json.RawMessage }
 
 func (orderArgs) Kind() string { return "charge_order" }
 
-// queue is one of River's on a real PostgreSQL.
+// queue is a queue of River on a real PostgreSQL.
 type queue struct {
 	name   string
 	pool   *pgxpool.Pool
@@ -67,7 +67,7 @@ type atOnce struct{}
 
 func (atOnce) NextRetry(*rivertype.JobRow) time.Time { return time.Now() }
 
-// start has a client work on the jobs until the test ends.
+// start runs a client that works on the jobs until the test ends.
 func (q *queue) start(t *testing.T, work func(context.Context, *river.Job[orderArgs]) error, middleware ...rivertype.Middleware) *river.Client[pgx.Tx] {
 	t.Helper()
 	workers := river.NewWorkers()

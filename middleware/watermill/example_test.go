@@ -45,7 +45,7 @@ func ExampleMiddleware() {
 	// guard: invalid lock key: placeholder {order_id}: missing or empty: the message is given up
 }
 
-// Locks by a table of handlers. Messages that will never have a key are put aside before them.
+// A table has a lock for each handler. The poison queue gets messages that will never have a key.
 func ExampleAnnotate() {
 	g := newGuard()
 	defer g.Close()
@@ -81,7 +81,7 @@ func ExampleRule_OnBusy() {
 	// Output: <nil>
 }
 
-// A row that no handler has would lock nothing, so a program looks before it runs the router.
+// A row that no handler has would lock nothing, so a program checks before it runs the router.
 func ExampleCheck() {
 	router := message.NewDefaultRouter(nil)
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, nil)
@@ -90,7 +90,7 @@ func ExampleCheck() {
 	// Output: guardwatermill: row "charge_orders": the router has no handler of this name
 }
 
-// A message that is delivered again charges nothing. What its handler returned is published again.
+// A message that is delivered again charges nothing. The messages of its handler are published again.
 func ExampleRule_Once() {
 	g := newGuard()
 	defer g.Close()

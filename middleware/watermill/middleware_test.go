@@ -120,7 +120,7 @@ func TestOnce_WhatTheHandlerReturnedIsPublishedAgain(t *testing.T) {
 	}
 }
 
-// unreadable is a store whose records no handler can have written.
+// unreadable is a store with records that no handler wrote.
 type unreadable struct{ *guardtest.Store }
 
 func (s unreadable) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
@@ -174,7 +174,7 @@ func (w waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 	return ctx
 }
 
-// Redisstream gives a message to another consumer while the first still works on it.
+// Redisstream delivers a message to a second consumer while the first still works on it.
 func TestLive_MessageThatIsHandedOverIsNotHandledBesideItself(t *testing.T) {
 	t.Parallel()
 	q, waiting := newQueue(t), waits{begun: make(chan struct{}, 100)}
@@ -185,7 +185,7 @@ func TestLive_MessageThatIsHandedOverIsNotHandledBesideItself(t *testing.T) {
 		defer inside.Store(false)
 		if runs.Add(1) == 1 {
 			<-waiting.begun // of this consumer
-			<-waiting.begun // of the other one
+			<-waiting.begun // of the other consumer
 		}
 		return nil
 	}
@@ -201,7 +201,7 @@ func TestLive_MessageThatIsHandedOverIsNotHandledBesideItself(t *testing.T) {
 	require.Eventually(t, func() bool { return runs.Load() > 0 && q.unacknowledged(t) == 0 }, patience, 10*time.Millisecond)
 }
 
-// A subscriber may deliver at once what was not acknowledged: no error that passes comes sooner than a second.
+// A subscriber may deliver a message again at once: errors that pass take at least a second.
 func TestMiddleware_WhenAnErrorComes(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

@@ -37,7 +37,7 @@ func newQueue(t *testing.T) *queue {
 	return &queue{topic: "topic:" + t.Name(), publisher: publisher, states: map[string]tasktest.State{}}
 }
 
-// start has a router with one handler work on the messages until the test ends.
+// start runs a router with one handler until the test ends.
 func (q *queue) start(t *testing.T, handler message.NoPublishHandlerFunc, change func(*redisstream.SubscriberConfig), locks ...message.HandlerMiddleware) *message.Router {
 	t.Helper()
 	cfg := redisstream.SubscriberConfig{Client: redistest.Shared(t).Client(t), ConsumerGroup: group, DisableIndefiniteInitialBlock: true}
@@ -115,7 +115,7 @@ func TestTasks(t *testing.T) {
 	tasktest.Suite(t, func(t *testing.T) tasktest.Queue { return newQueue(t) })
 }
 
-// unacknowledged counts the messages that the group was given and has not acknowledged.
+// unacknowledged counts the messages that were delivered to the group and not acknowledged.
 func (q *queue) unacknowledged(t *testing.T) int64 {
 	t.Helper()
 	pending, err := redistest.Shared(t).Client(t).XPending(t.Context(), q.topic, group).Result()
@@ -125,7 +125,7 @@ func (q *queue) unacknowledged(t *testing.T) int64 {
 
 const patience = 30 * time.Second
 
-// Streams stay where they are.
+// Streams stay in Redis.
 func TestMain(m *testing.M) {
 	os.Exit(tasktest.Main(m, func(m *testing.M) int { return redistest.Run(m, "topic:") }))
 }

@@ -97,7 +97,7 @@ func TestField_PathsHaveNoEmptyNames(t *testing.T) {
 	}
 }
 
-// assertUnusable says whether err is the payload's fault.
+// assertUnusable asserts that err blames the payload.
 func assertUnusable(t *testing.T, err error, of string) {
 	t.Helper()
 	assert.ErrorIs(t, err, guard.ErrKey, of)
@@ -132,8 +132,8 @@ func TestField_KeysAreReadAsAHandlerReadsThem(t *testing.T) {
 	}
 }
 
-// A payload with two names that a handler takes for one must not lock the one and have the
-// other worked on.
+// A payload may have two names that a handler takes for one. The lock and the handler must not
+// use different ones.
 func TestField_FieldsThatAreThereTwiceAreRefused(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, "{order_id}:{customer.task}")
@@ -158,7 +158,7 @@ func TestField_FieldsThatAreThereTwiceAreRefused(t *testing.T) {
 	assert.Equal(t, "7:8", got)
 }
 
-// FuzzField compares with what encoding/json gives a handler that decodes into a struct.
+// FuzzField compares with encoding/json, as a handler decodes into a struct.
 func FuzzField(f *testing.F) {
 	for _, seed := range []string{
 		payload, `{"a":{"b":"1"}}`, ` { "a" : [ { "a" : "]" } , "\\" ] , "\u0061" : "\"" }`, `{"a":1,"a":2}`, `{}`,
@@ -188,7 +188,7 @@ func FuzzField(f *testing.F) {
 	})
 }
 
-// count says how many names of an object are one to encoding/json.
+// count returns how many names of an object are the same to encoding/json.
 func count(object []byte, name string) (n int) {
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
@@ -210,7 +210,7 @@ func count(object []byte, name string) (n int) {
 	return n
 }
 
-// compare says whether key gives the value, if it is a string or a bool.
+// compare fails if key does not return the value, if that is a string or a bool.
 func compare(t *testing.T, payload []byte, key func([]byte) (string, error), value json.RawMessage) {
 	t.Helper()
 	var want any

@@ -86,7 +86,7 @@ func TestVerdict_OfKeys(t *testing.T) {
 	}
 }
 
-// The end of a task's context is no busy lock.
+// The end of a task's context is not a busy lock.
 func TestVerdict_OfAWaitThatWasCutShort(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/tasklock"
 )
 
-// exclusion has two servers, each with a Guard of its own, work on tasks of one key.
+// exclusion runs two servers, each with its own Guard, on tasks of one key.
 func exclusion(t *testing.T, q Queue) {
 	const tasks = 40
 	var inside atomic.Bool
@@ -168,7 +168,7 @@ func lost(t *testing.T, q Queue) {
 	assert.EqualValues(t, 2, runs.Load())
 }
 
-// The locks' Redis is not the one of the tasks here. No strategy takes an outage, or a closed Guard, for a busy lock.
+// The locks have another Redis than the tasks here. An outage or a closed Guard is not a busy lock for any strategy.
 func outage(t *testing.T, q Queue) {
 	server, ended := redistest.Start(t), newEnds()
 	g := newGuardOn(t, server, guard.StoreTimeout(200*time.Millisecond))

@@ -16,7 +16,7 @@ import (
 // once is orders, done once.
 func once(opts ...guard.OnceOption) tasklock.Rule { return orders().Once(time.Hour, opts...) }
 
-// onceGuard is newGuard, for keys whose records go when the test ends.
+// onceGuard is newGuard, and deletes the records of keys when the test ends.
 func onceGuard(t *testing.T) *guard.Guard {
 	t.Helper()
 	g := newGuard(t)
@@ -53,7 +53,7 @@ func onceDone(t *testing.T, q Queue) {
 	assert.EqualValues(t, 3, runs.Load())
 }
 
-// The context of a task ends by its timeout, or as its server shuts down. Work that is done all the same does not run again.
+// The context of a task ends by its timeout, or when its server shuts down. Work that succeeds all the same does not run again.
 func onceLate(t *testing.T, q Queue) {
 	ended := newEnds()
 	var runs atomic.Int64
@@ -97,7 +97,7 @@ func onceInProgress(t *testing.T, q Queue) {
 	}
 	first := add(t, q, payOrder7)
 	<-begun
-	// The worker that is busy with the first may read one ahead, which waits with it. Another worker gets the other.
+	// The worker of the first task may read one task ahead, which waits. Another worker gets the other task.
 	second, third := add(t, q, payOrder7), add(t, q, payOrder7)
 	_ = ended.nextBusy(t)
 	close(end)
@@ -122,7 +122,7 @@ func onceCrash(t *testing.T, q Queue) {
 	assert.EqualValues(t, 2, runs.Load())
 }
 
-// A task that is never to run again is given up, where a person sees it, and runs when the person says so.
+// A task that must not run again is given up, and runs when a person deletes its record.
 func atMostOnce(t *testing.T, q Queue) {
 	g, ended := onceGuard(t), newEnds()
 	var runs atomic.Int64

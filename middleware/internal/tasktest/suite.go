@@ -22,16 +22,16 @@ type Setup struct {
 	Work  func(ctx context.Context) error // the handler
 	Seen  func(error)                     // gets the error of the adapter, after each run
 
-	// Around gives the context that the adapter gets, of that of the framework; nil for that one.
+	// Around returns the context of the adapter, given that of the framework; nil for no change.
 	Around func(ctx context.Context) context.Context
 }
 
-// orders is the Rule of most tests. It was made for no queue: a Rule moves from one to another.
+// orders is the Rule of most tests. A Rule belongs to no queue.
 func orders(opts ...guard.LockOption) tasklock.Rule {
 	return tasklock.New("tasktest", 0).Lock("order:{order_id}", opts)
 }
 
-// Context is what the adapter gets for a task of ctx.
+// Context returns the context of the adapter for a task of ctx.
 func (s Setup) Context(ctx context.Context) context.Context {
 	if s.Around == nil {
 		return ctx
@@ -46,16 +46,16 @@ type State struct {
 	Failures int  // runs that count against it
 }
 
-// Queue is a queue of a framework, on a real server of it.
+// Queue is a queue of a framework, on a real server.
 type Queue interface {
-	// Serve has one more process work on the tasks, until the test ends.
+	// Serve starts one more server of the tasks, until the test ends.
 	Serve(t *testing.T, s Setup)
 	// Add adds a task with a payload in JSON and one header.
 	Add(t *testing.T, payload, header, value string) (state func() State)
 }
 
-// Suite is the suite that every adapter for tasks passes. newQueue makes a queue of its own for
-// each test. The package has a TestMain that calls redistest.Run.
+// Suite is the suite that every adapter for tasks passes. newQueue makes a queue for each
+// test. The package has a TestMain that calls redistest.Run.
 func Suite(t *testing.T, newQueue func(t *testing.T) Queue) {
 	for name, test := range map[string]func(*testing.T, Queue){
 		"one at a time":                      exclusion,

@@ -153,7 +153,7 @@ func TestDoctor_Replication(t *testing.T) {
 	assert.Equal(t, doctor.Bad, f.Level, "%+v", f)
 }
 
-// What a server does not tell is not known: it is neither well nor ill.
+// A field that INFO lacks is a note, or no finding.
 func TestDoctor_MissingFieldsOfInfoAreNoFinding(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -217,7 +217,7 @@ func TestDoctor_MissingRightsAreFindings(t *testing.T) {
 	assert.Equal(t, doctor.Bad, by["clock"].Level)
 }
 
-// The user in the guide gets no finding that a right is missing, and each of its rights is needed.
+// The rights of the user in the guide are enough, and each of them is needed.
 func TestDoctor_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../../../docs/operate/redis.md")

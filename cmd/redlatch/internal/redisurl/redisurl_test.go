@@ -132,7 +132,7 @@ func TestRedisURL_OtherURLsAreRefused(t *testing.T) {
 	}
 }
 
-// Characters that a URL gives a meaning of its own, in a password that was not encoded.
+// A password that was not encoded has characters with a meaning in URLs.
 func TestRedisURL_ErrorsHaveNoPieceOfThePassword(t *testing.T) {
 	t.Parallel()
 	for _, odd := range []string{"/", "//", "?", "#", "%", "%zz", "[", "]", ":", " ", "\\", "^", "|", "<", "\x00", "\n", "é", "/@", "?@", "#@", "?x=", "/?#", "&", "=", "+"} {
@@ -157,7 +157,7 @@ func TestRedisURL_ErrorsHaveNoPieceOfThePassword(t *testing.T) {
 	}
 }
 
-// addresses are where a client would connect to.
+// addresses returns the addresses to which a client would connect.
 func addresses(client redis.UniversalClient) string {
 	switch client := client.(type) {
 	case *redis.ClusterClient:
@@ -183,7 +183,7 @@ func FuzzNoErrorHasThePassword(f *testing.F) {
 	})
 }
 
-// The password may come from elsewhere, so that it is in no list of processes.
+// The password may come from a file, so that no list of processes has it.
 func TestRedisURL_ThePasswordBesideTheURL(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"redis://user@host", "redis://host", "unix:///run/redis.sock", "redis+sentinel://u:other@a:1?master_name=m", "redis+cluster://a:1"} {

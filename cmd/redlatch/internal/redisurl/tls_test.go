@@ -35,7 +35,7 @@ func TestTLSDialer_ChecksTheNameOfTheServer(t *testing.T) {
 	require.Error(t, err, "a nanosecond is too short")
 }
 
-// The other side is no TLS: it says nothing, or something else.
+// The server has no TLS: it sends nothing, or something else.
 func TestTLSDialer_ClosesWhatIsNoTLS(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would close unused files
 	for says, want := range map[string]string{"": context.DeadlineExceeded.Error(), "-ERR no such command\r\n": "handshake"} {
