@@ -184,11 +184,43 @@ func TestDo_StopEndsAPause(t *testing.T) {
 		stop := make(chan struct{})
 		close(stop)
 		got, err := s.do(t.Context(), retry.Call{For: timeout, Stop: stop})
+		var failure *retry.Error
+		require.ErrorAs(t, err, &failure)
+		assert.Equal(t, []string{"count", "k"}, []string{failure.Op, failure.Key})
 		require.ErrorIs(t, err, retry.ErrStopped)
 		require.ErrorIs(t, err, errDown)
 		assert.Equal(t, 1, got.Attempts)
 		assert.True(t, got.InDoubt)
 	})
+}
+
+// An attempt ends 5 ms after the context of its caller, if that has a deadline, and is over when Do returns. A Policy
+// needs no observer.
+func TestDo_AnAttemptEndsWithItsCaller(t *testing.T) {
+	for after, want := range map[time.Duration]time.Duration{
+		attempt / 2: attempt/2 + 5*time.Millisecond, attempt - 5*time.Millisecond: attempt, timeout: attempt,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			begun, attempts := time.Now(), []context.Context{}
+			p := &retry.Policy{Timeout: timeout, AttemptTimeout: attempt}
+			_, err := retry.Do(ctx, p, retry.Call{For: timeout}, func(ctx context.Context, _ string) (int, error) {
+				attempts = append(attempts, ctx)
+				deadline, _ := ctx.Deadline()
+				if len(attempts) == 1 {
+					assert.Equal(t, want, deadline.Sub(begun))
+					return 0, errDown
+				}
+				return 0, nil
+			}, "")
+			require.NoError(t, err)
+			for _, ctx := range attempts {
+				<-ctx.Done()
+				assert.Equal(t, context.Canceled, ctx.Err())
+			}
+		})
+	}
 }
 
 func TestError_HidesTheKey(t *testing.T) {

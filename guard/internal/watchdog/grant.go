@@ -108,12 +108,9 @@ func (t *Grant) EndAt(until clock.Instant) {
 	w := t.watchdog
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t.index < 0 {
-		return
-	}
-	t.holdUntil = until
-	heap.Fix(&w.grants, t.index)
-	if t.next() < w.asleep {
+	if t.index >= 0 {
+		t.holdUntil = until
+		heap.Fix(&w.grants, t.index)
 		w.poke()
 	}
 }

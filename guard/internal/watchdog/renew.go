@@ -20,8 +20,8 @@ const (
 // startSenders needs w.mu. Senders that run already may be held up by a silent
 // connection: what became due now does not wait for them.
 func (w *Watchdog) startSenders() {
-	for batches := (len(w.due) + batchSize - 1) / batchSize; batches > 0; batches-- {
-		if w.senders == Senders || !w.Tasks.Go(w.sendDue) {
+	for n := 0; n < len(w.due) && w.senders < Senders; n += batchSize {
+		if !w.Tasks.Go(w.sendDue) {
 			return
 		}
 		w.senders++
@@ -55,7 +55,7 @@ func (w *Watchdog) takeDue() (batch []*Grant, requests []guardstore.Grant, patie
 			continue
 		}
 		batch, requests = append(batch, t), append(requests, t.request())
-		patience = min(patience, max(t.Claim.TTL/6, 20*time.Millisecond), max(t.deadline.Sub(at), time.Millisecond))
+		patience = min(patience, max(t.Claim.TTL/6, 20*time.Millisecond), t.deadline.Sub(at))
 	}
 	if len(w.due) == 0 {
 		w.due = nil // frees its memory
@@ -96,7 +96,7 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 	if r.Err != nil {
 		t.lastErr = r.Err
 		t.renewAt = at.Add(min(max(ttl/20, 5*time.Millisecond), time.Second))
-	} else if r.Held {
+	} else {
 		t.lastErr = nil
 		for next := true; next; next = t.renewAt <= at {
 			t.renewAt = t.renewAt.Add(ttl / 3) // from the schedule, not from now: no drift
@@ -109,7 +109,7 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 		cause = NotHeld(r)
 	default:
 		if r.Err == nil {
-			t.deadline = max(t.deadline, trustedUntil(sent, ttl))
+			t.deadline = trustedUntil(sent, ttl)
 		}
 		heap.Fix(&w.grants, t.index)
 		return slices.Clone(t.holders)

@@ -196,11 +196,11 @@ func (w *Watchdog) look(timer *time.Timer) {
 		if cause := t.expiredBy(at); cause != nil {
 			w.finish(t, cause)
 			lost.add(t)
-			continue
+		} else {
+			t.renewing = true
+			w.due = append(w.due, t)
+			heap.Fix(&w.grants, t.index)
 		}
-		t.renewing = true
-		w.due = append(w.due, t)
-		heap.Fix(&w.grants, t.index)
 	}
 	w.startSenders()
 	w.schedule(timer, at)
@@ -223,7 +223,7 @@ func (w *Watchdog) schedule(timer *time.Timer, at clock.Instant) {
 		timer.Stop()
 		return
 	}
-	timer.Reset(max(0, w.asleep.Sub(at)))
+	timer.Reset(w.asleep.Sub(at))
 }
 
 // grantHeap orders grants by when the watchdog has to look at them (container/heap).

@@ -143,12 +143,17 @@ func TestWatchdog_RenewAllIsOneBundleASecond(t *testing.T) {
 		}
 		pass(401 * time.Millisecond)
 		assert.Equal(t, []int{3, 3}, s.Batches(), "the last break was after the first bundle")
-		pass(5 * time.Second)
+		w.RenewAll()
+		pass(700 * time.Millisecond)
 		assert.Equal(t, []int{3, 3}, s.Batches())
+		pass(300 * time.Millisecond)
+		assert.Equal(t, []int{3, 3, 3}, s.Batches(), "a second after the second bundle")
+		pass(5 * time.Second)
+		assert.Equal(t, []int{3, 3, 3}, s.Batches())
 		for _, request := range s.Renewals {
 			assert.Equal(t, ttl, request.TTL)
 		}
-		assert.Len(t, holders[0].renewed, 2)
+		assert.Len(t, holders[0].renewed, 3)
 		says(s, guardstore.RenewReply{})
 		w.RenewAll()
 		pass(0)
@@ -156,6 +161,68 @@ func TestWatchdog_RenewAllIsOneBundleASecond(t *testing.T) {
 			require.Len(t, h.causes, 1)
 			require.ErrorIs(t, h.causes[0], watchdog.ErrNotHeld)
 		}
+	})
+}
+
+// A break while nothing is held delays no bundle.
+func TestWatchdog_RenewAllOfNothing(t *testing.T) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		w.RenewAll()
+		h := watch(granted(w, "o", ttl), 0)
+		w.RenewAll()
+		pass(0)
+		assert.Len(t, h.renewed, 1)
+		w.EndAll(errors.New("enough"))
+	})
+}
+
+// A bundle that has to wait for its second does not delay a renewal that is due before.
+func TestWatchdog_RenewAllDelaysNoRenewal(t *testing.T) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
+		watch(granted(w, "o", ttl), 0)
+		w.RenewAll()
+		soon := watch(granted(w, "soon", 900*time.Millisecond), 0)
+		w.RenewAll()
+		pass(2 * time.Second)
+		assert.Empty(t, soon.causes)
+		w.EndAll(errors.New("enough"))
+	})
+}
+
+// A grant whose renewal is not answered, and which has to be looked at first, hides no other from a bundle.
+func TestWatchdog_RenewAllBesideARenewalThatIsNotAnswered(t *testing.T) {
+	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
+		s.OnRenew = func(ctx context.Context, n int) guardstore.RenewReply {
+			if n == 1 {
+				return silence(ctx, n)
+			}
+			return held
+		}
+		watch(granted(w, "silent", 3*time.Second), 0)
+		other := watch(granted(w, "o", ttl), 0)
+		pass(1100 * time.Millisecond)
+		require.Len(t, s.Batches(), 1)
+		w.RenewAll()
+		pass(0)
+		assert.Len(t, other.renewed, 1)
+		w.EndAll(errors.New("enough"))
+	})
+}
+
+// Locks that come and go do not wake the watchdog each.
+func TestWatchdog_ShortHoldsDoNotWakeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks, tasks := 0, task.NewGroup()
+		w := watchdog.New(watchdog.Config{Store: new(testenv.Script), Tasks: tasks, Awake: func(clock.Instant) { looks++ }})
+		for range 1000 {
+			g, h := granted(w, "o", ttl), &holder{}
+			g.Watch(h, 0, "")
+			pass(time.Millisecond)
+			require.NoError(t, g.Drop(h))
+		}
+		assert.LessOrEqual(t, looks, 6, "four times a second, and at the beginning")
+		w.Close()
+		<-tasks.Close()
 	})
 }
 
