@@ -58,7 +58,7 @@ func newACLServers(t *testing.T, rights []string) *aclServers {
 
 func login(o *redis.Options) { o.Username, o.Password = "redlatch", "PASSWORD" }
 
-// unused are those of the rights to commands that nobody made use of.
+// unused are those of the rights to commands that no test used.
 func (a *aclServers) unused(rights []string) (unused []string) {
 	used := map[string]bool{"asking": true} // go-redis sends it while a slot moves from one node to another
 	for _, admin := range a.admins {
@@ -159,7 +159,7 @@ func (a *aclServers) passesOn(ctx context.Context, server int, queue string, one
 		for _, g := range []*guard.Guard{other, other, one} {
 			go func() { errs <- g.WithLock(ctx, guard.Key(key), nothing) }()
 		}
-		testenv.Eventually(a.T, func() bool { return a.admins[server].ZCard(ctx, testenv.LockOf(key)+":"+queue).Val() > 0 }, "nobody waits")
+		testenv.Eventually(a.T, func() bool { return a.admins[server].ZCard(ctx, testenv.LockOf(key)+":"+queue).Val() > 0 }, "no claim waits")
 		return errors.Join(lease.Release(ctx), <-errs, <-errs, <-errs)
 	}
 }

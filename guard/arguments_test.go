@@ -176,7 +176,7 @@ func TestOptions_PrecedenceOfWaits(t *testing.T) {
 	})
 }
 
-// What nobody made, or nobody gave, is an error that says so: never a panic, and never work without a lock.
+// A value that New did not make, or that is missing, is an error that says so: never a panic, and never work without a lock.
 func TestZero_AndNil(t *testing.T) {
 	never := never(t)
 	var noGuard *guard.Guard
@@ -262,7 +262,7 @@ func TestZero_AndNil(t *testing.T) {
 	require.ErrorIs(t, g.WithLock(ctx, k, never), guard.ErrClosed)
 }
 
-func TestKey_KeyfEscapesWhatCouldSpellAnotherKey(t *testing.T) {
+func TestKey_KeyfEscapesSeparators(t *testing.T) {
 	key, err := guard.Keyf("t:%s:o:%s:%d", "a:b", "c%d", 42)(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "t:a%3Ab:o:c%25d:42", key)
@@ -333,7 +333,7 @@ func TestStripe_StripesAreTheSameEverywhere(t *testing.T) {
 	})
 }
 
-func TestStripe_WhatIsNoStripe(t *testing.T) {
+func TestStripe_OutOfBounds(t *testing.T) {
 	failing := func(context.Context) (string, error) { return "", errBoom }
 	for _, row := range []struct {
 		n     int

@@ -31,7 +31,7 @@ func benchGuards(b *testing.B, run func(b *testing.B, g *guard.Guard), opts ...g
 	}
 }
 
-// One caller, one key that nobody else wants: two round trips to Redis.
+// One caller, one key that no other caller wants: two round trips to Redis.
 func BenchmarkWithLock(b *testing.B) {
 	benchGuards(b, func(b *testing.B, g *guard.Guard) {
 		for b.Loop() {
@@ -47,7 +47,7 @@ func BenchmarkHandover(b *testing.B) {
 	benchCallers(b, func(int64) guard.KeyFunc { return k }, guard.HandoverWindow(time.Minute))
 }
 
-// Many callers of one Guard have a key each. The time is that of the whole divided by the number of holds.
+// Many callers of one Guard have a key each. The time is the whole time divided by the number of holds.
 func BenchmarkDistinctKeys(b *testing.B) {
 	benchCallers(b, func(caller int64) guard.KeyFunc { return guard.Key(fmt.Sprint("bench:", caller)) })
 }

@@ -2,7 +2,7 @@ package guard
 
 import "github.com/redlatch/redlatch/guard/internal/clock"
 
-// What is used on both sides of a bubble's wall hangs: time stands still on one of them.
+// A Guard that is used on both sides of a bubble's wall hangs: time stands still on one of them.
 var (
 	errIntoBubble error = &OptionError{"Guard", "was made outside of this testing/synctest bubble: " +
 		"make it inside, by guardtest.NewMemoryGuard with the t of the bubble"}

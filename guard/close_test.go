@@ -52,7 +52,7 @@ func TestClose_FromInsideTheWork(t *testing.T) {
 	})
 }
 
-func TestClose_JoinsWhatIsOnItsWay(t *testing.T) {
+func TestClose_JoinsCommandsOnTheirWay(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		returned := false
 		g.s.trouble(only("release", func(context.Context) error {
@@ -92,7 +92,7 @@ func TestShutdown_LeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-// Shutdown waits for leases, and for what is locked under them. Nobody else gets in, not under a lease of another Guard.
+// Shutdown waits for leases, and for locks under them. No other caller gets in, not under a lease of another Guard.
 func TestShutdown_LetsWorkFinish(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		other, err := guardtest.NewMemoryGuard(t).Acquire(t.Context(), guard.Key("other"))
@@ -118,8 +118,8 @@ func TestShutdown_LetsWorkFinish(t *testing.T) {
 	})
 }
 
-// A lease that nobody released in time, and work that goes on without its lock, are not waited for.
-func TestShutdown_DoesNotWaitForWhatHasEnded(t *testing.T) {
+// A lease that was not released in time, and work that continues without its lock, are not waited for.
+func TestShutdown_DoesNotWaitForEndedLeases(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		forgotten := g.acquire(t.Context(), "forgotten", guard.MaxHold(time.Second))
 		nested := g.acquire(forgotten.Context(), "forgotten")
@@ -135,11 +135,11 @@ func TestShutdown_DoesNotWaitForWhatHasEnded(t *testing.T) {
 		shut := begin(func() error { return g.Shutdown(t.Context()) })
 		assert.Empty(t, shut, "one lease is live")
 		_, err := g.Acquire(context.WithoutCancel(forgotten.Context()), guard.Key("late"))
-		require.ErrorIs(t, err, guard.ErrClosed, "a lost lease lets nobody in")
+		require.ErrorIs(t, err, guard.ErrClosed, "a lost lease lets no caller in")
 		require.ErrorIs(t, nested.Release(t.Context()), guard.ErrLost)
 		require.ErrorIs(t, forgotten.Release(t.Context()), guard.ErrLost)
 		synctest.Wait()
-		assert.Empty(t, shut, "what is over counts once")
+		assert.Empty(t, shut, "each end counts once")
 		g.free(live)
 		require.NoError(t, <-shut)
 		close(release)

@@ -170,7 +170,7 @@ func keysOf(words string) (keys []guard.KeyFunc) {
 	return keys
 }
 
-// noneHeld checks that nobody holds or wants any of the keys.
+// noneHeld checks that no owner holds or wants any of the keys.
 func (s *store) noneHeld(t *testing.T, keys string) {
 	t.Helper()
 	for key := range strings.FieldsSeq(keys) {

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// The sentinels of this package. Match them with errors.Is; what is known beyond them
+// The sentinels of this package. Match them with errors.Is; more details
 // is in the typed error that carries them (BusyError, LostError, StoreError, KeyError,
 // OptionError).
 var (
@@ -56,7 +56,7 @@ var (
 	// See OnceError.
 	ErrNotKept error = &sentinel{"idempotency_result_not_kept", "guard: the work was done, its result was not kept"}
 
-	// ErrDamagedRecord says that what is under the name of the record in Redis was not written by Once, or was
+	// ErrDamagedRecord says that the value under the name of the record in Redis was not written by Once, or was
 	// changed since. The work does not run, not even with FailOpen. Guard.Forget deletes the record. See OnceError.
 	// It matches ErrUnknownOutcome.
 	ErrDamagedRecord = fmt.Errorf("%w: its record in Redis is damaged", ErrUnknownOutcome)

@@ -24,7 +24,7 @@ import (
 const closeGrace = 500 * time.Millisecond
 
 // Guard takes locks. Make one per process and Redis with New, and close it when done.
-// Its methods may be called from many goroutines. A nil Guard, and one that New did not
+// Its methods may be called from many goroutines. A nil Guard, or a Guard that New did not
 // make, takes none: work under it is ErrNoGuard.
 type Guard struct {
 	config
@@ -48,7 +48,7 @@ type Guard struct {
 // nothing; whether Redis answers shows at the first lock. Errors are OptionErrors.
 //
 // The client is a *redis.Client or a *redis.ClusterClient, by whichever function of go-redis
-// it was made. Any other kind is refused, also one that wraps these. A *redis.Ring takes a
+// it was made. Any other kind is refused, also a wrapper of these. A *redis.Ring takes a
 // shard that hangs out of use, and the lock that is held there would be granted once more
 // on another.
 //
@@ -159,8 +159,8 @@ func (g *Guard) made() bool { return g != nil && g.store != nil }
 
 // Shutdown takes no new work, except under a context that holds a lease of this Guard:
 // callers, waiting ones included, get ErrClosed. It waits until every lease is released or
-// lost, then closes: work that goes on after its lock was lost is not waited for. If ctx ends first, it closes at once and returns the error of
-// ctx; a nil ctx does not end. On a nil or zero Guard there is nothing to do.
+// lost, then closes. It does not wait for work that continues after its lock was lost. If ctx ends first, it closes
+// at once and returns the error of ctx; a nil ctx does not end. On a nil or zero Guard there is nothing to do.
 func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
 	if !g.made() {
 		return nil

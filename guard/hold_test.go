@@ -23,7 +23,7 @@ func (g *env) inner(l *guard.Lease) *guard.Lease {
 	return g.acquire(context.WithoutCancel(l.Context()), "k")
 }
 
-// revoke ends the hold of k, and nobody is notified.
+// revoke ends the hold of k, and notifies no owner.
 func (g *env) revoke() {
 	_, fence := g.s.last("k")
 	g.s.Mute(true)
@@ -89,7 +89,7 @@ func TestHold_NoWorkBeginsUnderALeaseThatEndedWhileItWasEntered(t *testing.T) {
 	})
 }
 
-// A loss ends the context of each nested call, also of one that does not descend from the outer one.
+// A loss ends the context of each nested call, also of a call whose context does not descend from the outer one.
 func TestHold_ALossEndsEachNestedContext(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()
@@ -152,7 +152,7 @@ func TestHold_TheFirstLossIsTheReason(t *testing.T) {
 	})
 }
 
-func TestHold_TheLastOneOutReleases(t *testing.T) {
+func TestHold_TheLastLeaseReleases(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()
 		inner := g.inner(outer)
@@ -222,7 +222,7 @@ func TestHold_ContextsEndBeforeObserversLearnOfALoss(t *testing.T) {
 	}, guard.Observe(o))
 }
 
-func TestHold_WhatAReleaseSays(t *testing.T) {
+func TestHold_ReleaseReplies(t *testing.T) {
 	refused := &guardstore.RefusedError{Err: errBoom}
 	drop := func(g *env) { g.s.Drop("k") }
 	for name, c := range map[string]struct {
@@ -344,7 +344,7 @@ func TestHold_TheErrorOfWorkIsJoinedWithTheLossOnce(t *testing.T) {
 }
 
 // What a caller learns that did not get the lock, in time.
-func TestHold_WhatABusyErrorSays(t *testing.T) {
+func TestHold_BusyErrorFields(t *testing.T) {
 	for name, c := range map[string]struct {
 		kept        time.Duration // after its work, 0 = at work
 		waits       time.Duration
@@ -453,7 +453,7 @@ func TestHold_ALossThatTheLastReleaseFinds(t *testing.T) {
 	})
 }
 
-func TestHold_WhatRenewalsSay(t *testing.T) {
+func TestHold_RenewalReplies(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()
 		time.Sleep(11 * time.Second)

@@ -25,7 +25,7 @@ func (g *Guard) Holds() []HoldInfo {
 	held := g.cohorts.Held()
 	all := make([]HoldInfo, 0, len(held))
 	for _, one := range held {
-		h := one.Holder.(*hold) //nolint:forcetypeassert // nobody else holds anything
+		h := one.Holder.(*hold) //nolint:forcetypeassert // no other type holds anything
 		all = append(all, HoldInfo{
 			Key: h.Label.Key, Name: h.Label.Name, Fence: h.Fence, Depth: h.open(),
 			Since: max(one.Since, h.root.started).Time(), Deadline: one.Deadline.Time(), Waiting: h.Waiting(),

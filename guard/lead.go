@@ -34,7 +34,7 @@ import (
 // A KeyError, an OptionError, ErrClosed and ErrNoGuard end Lead at once. key is resolved
 // once, when Lead begins. Candidates always wait for their turn: Wait and NoWait do
 // nothing here. FailOpen, Shared and a Limit above 1 are OptionErrors, and so is a ctx that holds
-// the key already. A panic or runtime.Goexit in fn releases the lock and goes on.
+// the key already. A panic or runtime.Goexit in fn releases the lock and continues.
 //
 // Two leaders may overlap where two holders of any lock may: for up to a third of the ttl
 // after Redis restarted empty. What must not happen twice needs the fence.

@@ -35,7 +35,7 @@ func TestLead_LeadersTakeTurnsInTheOrderOfTheQueue(t *testing.T) {
 					fence, _ = guard.Fence(ctx)
 					assert.Greater(t, fence, was, "the fence is the term")
 					if order += name; len(order) > 1 {
-						assert.Less(t, time.Since(end), 10*time.Millisecond, "somebody waited")
+						assert.Less(t, time.Since(end), 10*time.Millisecond, "a candidate waited")
 					}
 					select { // longer than the pause
 					case <-time.After(5 * time.Second):
@@ -278,7 +278,7 @@ func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
 	}
 }
 
-func TestLead_RefusesWhatNeverWorks(t *testing.T) {
+func TestLead_RefusesOptionsThatNeverWork(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		for want, opt := range map[string]guard.LockOption{
 			"Limit 2 does not go with Lead: only one leads": guard.Limit(2),

@@ -40,7 +40,7 @@ type Lease struct {
 // when the Guard closes.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Key is what is locked.
+// Key returns the key of the lock.
 func (l *Lease) Key() string { return l.hold.Label.Key }
 
 // Fence is the fencing token: larger than that of every earlier hold of the key, below
@@ -95,7 +95,7 @@ func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a 
 // the next renewal would: before a step that cannot be taken back, say. It returns nil, or
 // the LostError of the hold, whose context has ended then. A lease that was released is a
 // LostError with ErrReleased. When the store does not answer within StoreTimeout it is a
-// StoreError, and the hold goes on; when ctx ends first, its error. A nil ctx does not end.
+// StoreError, and the hold stays; when ctx ends first, its error. A nil ctx does not end.
 func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
 	if err := l.Err(); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 	return err
 }
 
-// settle is nil once the first Release has its result; before, it is closed when it has.
+// settle returns a channel that is closed when the first Release is done, or nil if it is done.
 func (l *Lease) settle() <-chan struct{} {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *Lease) end(ctx context.Context, p cohort.Patience) {
 }
 
 // endWork ends the lease of work that is done, and returns its loss, if that is known. With async
-// nobody waits for the release.
+// it does not wait for the release.
 func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 	if e, first := l.beginEnd(); first {
 		if async && l.endAsync(ctx, e) {
@@ -229,7 +229,7 @@ func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 	}
 }
 
-// settleIt says that the lease has its result.
+// settleIt notes that the lease has its result.
 func (l *Lease) settleIt() {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()

@@ -19,8 +19,8 @@ func endAllAfter(taken []*Lease, d time.Duration) {
 	}
 }
 
-// releasePatience is how long releases of one call go out one after another. What is not
-// answered by then does not keep the others. To one Redis they go at once.
+// releasePatience is for how long the releases of one call are sent one after another. A release that is not
+// answered by then does not delay the others. To one Redis all are sent at once.
 const releasePatience = 50 * time.Millisecond
 
 // endWork ends the leases of work that is done, the last one first, and returns the loss of each, as

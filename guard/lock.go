@@ -15,7 +15,7 @@ import (
 )
 
 // How long WithLock waits for its release: long enough for a Redis that works. If Redis does
-// not answer, WithLock returns, and the release goes on asynchronously. A caller whose context has
+// not answer, WithLock returns, and the release is repeated asynchronously. A caller whose context has
 // ended has left already.
 const (
 	releaseWait  = 250 * time.Millisecond
@@ -35,16 +35,16 @@ var afterWork = cohort.Patience{Most: releaseWait, Grace: releaseGrace}
 // If fn did not run, the error is a BusyError, a StoreError, a KeyError, an
 // OptionError, ErrClosed, ErrNoGuard, or the end of ctx. Where ctx ended as a lease that it
 // carries was lost, it is that LostError, and nothing else. A release that cannot be
-// delivered is no error: WithLock returns after a quarter of a second, the release goes on
+// delivered is no error: WithLock returns after a quarter of a second, the release is repeated
 // asynchronously, observers are notified, and the ttl frees the lock. A panic or
-// runtime.Goexit in fn releases the lock and goes on.
+// runtime.Goexit in fn releases the lock and continues.
 //
 // On a key that ctx holds already, through this Guard, it re-enters: the hold is joined,
 // options other than Wait are ignored, and the last call to end releases. That also
 // means that goroutines which share a holder's context do not exclude each other on the
 // holder's key; goroutines whose common context does not hold the key do.
 //
-// Only fn's own context, or one that descends from it, re-enters. Under any other one, such
+// Only fn's own context, or a context that descends from it, re-enters. Under any other one, such
 // as the caller's, fn would wait for itself: for as long as Wait allows, and then it is a
 // BusyError like any other. A ctx that holds the key by another Guard of this process is an OptionError, if
 // both have the same Prefix and the same client, or clients of the same address and database.
@@ -93,7 +93,7 @@ func (g *Guard) Acquire(ctx context.Context, key KeyFunc, opts ...LockOption) (*
 	return g.acquire(ctx, &c)
 }
 
-// Do is WithLock for work that has a result. With a nil Guard it uses the one that the
+// Do is WithLock for work that has a result. With a nil Guard it uses the Guard that the
 // package's WithLock would. The result is fn's, also when the lock was lost; it is the
 // zero value when fn did not run.
 func Do[T any](ctx context.Context, g *Guard, key KeyFunc, fn func(ctx context.Context) (T, error), opts ...LockOption) (T, error) {

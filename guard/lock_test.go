@@ -152,7 +152,7 @@ func (o tagging) WaitEnd(ctx context.Context, _ guard.Lock, _ guard.WaitResult) 
 	*o.ends = append(*o.ends, o.name+" of "+requestOf(ctx))
 }
 
-// Observers nest: the one that is given first is notified of a start first, and of an end last.
+// Observers nest: the first is notified of a start first, and of an end last.
 func TestObserver_SeveralNest(t *testing.T) {
 	var ends []string
 	bubble(t, func(t *testing.T, g *env) {
@@ -390,7 +390,7 @@ func TestReentry_ManyReentriesAtOnce(t *testing.T) {
 }
 
 // A lease that was given back is nothing: releasing it again does not take the lock from its next holder.
-func TestMisuse_ReleasingTwiceTouchesNobodyElse(t *testing.T) {
+func TestMisuse_ReleasingTwiceTouchesNoOtherHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		first := g.take()
 		g.free(first)
@@ -440,7 +440,7 @@ func TestLease_CheckAsksTheStore(t *testing.T) {
 		require.NoError(t, l.Err())
 		g.s.Fail(nil)
 		g.s.Drop("k")
-		require.NoError(t, l.Err(), "nobody knows")
+		require.NoError(t, l.Err(), "no process knows")
 		require.ErrorIs(t, l.Check(t.Context()), guard.ErrLost)
 		require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
 		asked := g.s.Calls("renew")
@@ -449,7 +449,7 @@ func TestLease_CheckAsksTheStore(t *testing.T) {
 		l = g.take()
 		g.free(l)
 		require.ErrorIs(t, l.Check(t.Context()), guard.ErrReleased)
-		assert.Equal(t, asked, g.s.Calls("renew"), "what is known is not asked for")
+		assert.Equal(t, asked, g.s.Calls("renew"), "a known loss is not asked for")
 	})
 }
 
@@ -463,7 +463,7 @@ func TestLease_CheckUnderALeaseThatEnds(t *testing.T) {
 	})
 }
 
-// The end of its context ends a Check, and the lease goes on.
+// The end of its context ends a Check, and the lease stays.
 func TestLease_CheckEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()
@@ -675,7 +675,7 @@ func slowReleases(t *testing.T, test func(t *testing.T, g *env)) {
 	}, guard.AsyncRelease())
 }
 
-// Work that is done does not wait for its release, whatever it returned. Close and Shutdown send what is left.
+// Work that is done does not wait for its release, whatever it returned. Close and Shutdown send the releases that are left.
 func TestAsyncRelease_DoesNotWait(t *testing.T) {
 	for name, work := range map[string]func(ctx context.Context, g *env, fn func(context.Context) error) error{
 		"WithLock": func(ctx context.Context, g *env, fn func(context.Context) error) error { return g.WithLock(ctx, k, fn) },
@@ -709,7 +709,7 @@ func TestAsyncRelease_DoesNotWait(t *testing.T) {
 	}
 }
 
-// A caller of the same Guard that waits is given the lock. One that comes later claims the key when the release was
+// A caller of the same Guard that waits is given the lock. A later caller claims the key when the release was
 // answered: its claim does not overtake the release. Acquire's Release waits as ever.
 func TestAsyncRelease_TheNextCaller(t *testing.T) {
 	slowReleases(t, func(t *testing.T, g *env) {
@@ -722,7 +722,7 @@ func TestAsyncRelease_TheNextCaller(t *testing.T) {
 		begun := time.Now()
 		l := <-next
 		assert.Zero(t, time.Since(begun))
-		synctest.Wait() // observers of a release that nobody waits for hear last
+		synctest.Wait() // observers of an asynchronous release hear last
 		assert.Len(t, g.r.Events(guard.EventHandover), 1)
 		g.free(l)
 		g.s.noneHeld(t, "k")
@@ -738,7 +738,7 @@ func TestAsyncRelease_TheNextCaller(t *testing.T) {
 	})
 }
 
-// A nested call ends at once, too. Its hold goes on, and a call that does not wait finds the key busy.
+// A nested call ends at once, too. Its hold stays, and a call that does not wait finds the key busy.
 func TestAsyncRelease_OfANestedCall(t *testing.T) {
 	slowReleases(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.WithLock(t.Context(), k, func(ctx context.Context) error {
@@ -760,7 +760,7 @@ func TestAsyncRelease_OfANestedCall(t *testing.T) {
 	})
 }
 
-// A loss that only the release shows goes to the observers; one that is known is returned.
+// A loss that only the release shows goes to the observers; a known loss is returned.
 func TestAsyncRelease_ALossOnAnAsyncRelease(t *testing.T) {
 	slowReleases(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.WithLock(t.Context(), k, func(context.Context) error { g.s.Drop("k"); return nil }))

@@ -18,9 +18,9 @@ const maxLocks = guardhook.MaxLocks
 
 // WithLocks runs fn while nothing else runs under any of keys: for work that needs several
 // things at once, as a transfer needs two accounts. It is WithLock nested once for each key,
-// and what is said there holds for each key, with these rules:
+// and its comment holds for each key, with these rules:
 //
-//   - The keys are sorted by their bytes, and one that is there twice counts once. Calls
+//   - The keys are sorted by their bytes, and a key that is there twice counts once. Calls
 //     that need the same keys take them in the same order, so they never wait for each other
 //     in a circle. The keys that ctx holds already are re-entered first, which never waits.
 //     No order protects a key that ctx held before: nest calls in one order everywhere.
@@ -29,7 +29,7 @@ const maxLocks = guardhook.MaxLocks
 //     each with a place in its own queue. What was taken stays taken while the next one is
 //     waited for: take few, 64 at most. Nothing that comes later is held meanwhile.
 //   - Either all are taken or none: if one cannot be had, those before it are given back,
-//     the last one first, and the error is that of the one key alone.
+//     the last one first, and the error names that one key alone.
 //   - If one is lost, fn's context ends with its LostError as the cause. If that happens while
 //     another one is waited for, fn does not run and the LostError is the result.
 //   - All are given back after fn, on one Redis at the same time, else the last one first,
@@ -44,7 +44,7 @@ const maxLocks = guardhook.MaxLocks
 // of each lock. Observers are notified of each key.
 //
 // Held gives the lease of each key, and so its fence; with Limit or Shared it gives none, and
-// FromContext the one that was taken last. Fence gives that of the key that was
+// FromContext returns the lease that was taken last. Fence gives that of the key that was
 // taken last: the largest that ctx did not hold already.
 //
 // No keys, or more than 64 different ones, are an OptionError. A nil key function is a

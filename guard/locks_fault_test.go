@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// inTrouble runs test while "z" is held, and checks that nothing stays, at the latest when what is settled asynchronously is.
+// inTrouble runs test while "z" is held, and checks that nothing stays, at the latest when the asynchronous commands have ended.
 func inTrouble(t *testing.T, name string, test func(t *testing.T, g *env, ctx context.Context)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestLocksFault_ANestedLockWhoseCallerLeavesIsNotLost(t *testing.T) {
 	})
 }
 
-// Releases that nobody answers go out beside each other: they cost what one costs.
+// Releases that are not answered go out beside each other: they cost what one costs.
 func TestLocksFault_ReleasesThatAreNotAnsweredGoBesideEachOther(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		var mu sync.Mutex
@@ -240,14 +240,14 @@ func TestLocksFault_AReleaseThatIsNotAnsweredDoesNotKeepTheOthers(t *testing.T) 
 		time.Sleep(60 * time.Millisecond)
 		g.s.noneHeld(t, "a b")
 		assert.Equal(t, 1, g.s.Depth("c"))
-		require.NoError(t, <-released, "the release goes on")
+		require.NoError(t, <-released, "the release is repeated")
 		g.s.trouble(nil, nil)
 		time.Sleep(20 * time.Second)
 		g.s.noneHeld(t, "a b c")
 	})
 }
 
-// heldOf gives those of the keys that somebody holds.
+// heldOf gives those of the keys that an owner holds.
 func heldOf(t *testing.T, r *testenv.Env, keys string) (held string) {
 	t.Helper()
 	for _, key := range keys {
@@ -329,7 +329,7 @@ func TestLocksFree_NothingIsHeldAfterAKeyThatIsWaitedFor(t *testing.T) {
 
 // Without a wait, a busy key is asked for once. A key that was got although one before it is busy is free when the call
 // returns, however long its release takes.
-func TestLocksLoss_WhatWasGotAfterABusyKeyIsFreeWhenTheCallReturns(t *testing.T) {
+func TestLocksLoss_KeysAfterABusyKeyAreFreeWhenTheCallReturns(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Start(t), guard.StoreTimeout(time.Minute))
 	defer r.TakenByAnother(t, "a")()

@@ -88,7 +88,7 @@ func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 			}
 			last, _ := guard.Held(ctx, guard.Key("é"))
 			fence, _ := guard.Fence(ctx)
-			assert.Equal(t, last.Fence(), fence, "of the last one that was taken")
+			assert.Equal(t, last.Fence(), fence, "of the last lock that was taken")
 			return errBoom
 		}, guard.Name("transfer")))
 		assert.Equal(t, "B a c é", g.sequence("HoldStart"), "by their bytes, each once")
@@ -113,7 +113,7 @@ func TestLocks_AreReleasedOneAfterAnother(t *testing.T) {
 	})
 }
 
-func TestLocks_WhatIsNoRequestForLocks(t *testing.T) {
+func TestLocks_RefusesBadRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		failing := func(context.Context) (string, error) { return "", errBoom }
 		for names, row := range map[string]struct {
@@ -278,7 +278,7 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 		}
 		g.s.trouble(nil, nil)
 		time.Sleep(time.Minute)
-		require.NoError(t, z.Err(), "it goes on")
+		require.NoError(t, z.Err(), "it stays")
 		assert.Equal(t, 1, g.s.Depth("z"))
 		g.free(z)
 	})
@@ -312,7 +312,7 @@ func TestLocks_TheLossOfAnyEndsTheWork(t *testing.T) {
 }
 
 // MinHold counts from the grant of each key: the first one was had while the second one was waited for. A key that was
-// lost is nobody's to keep; the others are kept. One that the context held before has what its own call said.
+// lost is nobody's to keep; the others are kept. A lock that the context held before has what its own call said.
 func TestLocksKinds_MinHoldOfSeveralKeysCountsFromTheGrantOfEach(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		const near = float64(100 * time.Millisecond)
@@ -361,7 +361,7 @@ func TestLocksKinds_LimitOfSeveralKeys(t *testing.T) {
 		_, fenced := guard.Fence(held)
 		assert.False(t, fenced)
 		lease, _ := guard.FromContext(held)
-		assert.Equal(t, "d", lease.Key(), "the one that was taken last")
+		assert.Equal(t, "d", lease.Key(), "the last lock that was taken")
 		assert.EqualValues(t, 2, guardhook.Limit(lease))
 		require.NoError(t, third())
 		require.ErrorIs(t, g.WithLocks(t.Context(), keysOf("a d"), nothing, guard.NoWait()), guard.ErrBusy, "alone")

@@ -35,7 +35,7 @@ func TestMinHold_KeepsTheKeyWhateverCameOfTheWork(t *testing.T) {
 					apart(func() { _ = g.WithLock(t.Context(), k, c.work, opts...) })
 				}
 				returned := time.Since(granted)
-				assert.LessOrEqual(t, returned, max(300*time.Millisecond, c.kept), "nobody waits for the rest")
+				assert.LessOrEqual(t, returned, max(300*time.Millisecond, c.kept), "no caller waits for the rest")
 				renewals := g.s.Calls("renew")
 				g.keptFor("k")
 				assert.InDelta(t, max(time.Second, c.kept), time.Since(granted), float64(2*time.Millisecond))
@@ -54,7 +54,7 @@ func TestMinHold_ACallerThatFindsAKeyHeldOver(t *testing.T) {
 			assert.True(t, busy.HeldOver)
 			assert.Equal(t, "lock_held_over", busy.ErrorType())
 			assert.Equal(t, `guard: lock "n" is kept after its work: its MinHold has not passed`, busy.Error())
-			assert.Equal(t, time.Hour, busy.RetryAfter, "what is left")
+			assert.Equal(t, time.Hour, busy.RetryAfter, "the rest")
 			assert.Equal(t, "worker 7", busy.Holder)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -72,7 +72,7 @@ func TestMinHold_ACallerThatFindsAKeyHeldOver(t *testing.T) {
 }
 
 // A hold that ends by a crash, or is lost, or under which no work ran, keeps nothing.
-func TestMinHold_WhatKeepsNothing(t *testing.T) {
+func TestMinHold_LostAndUnusedHoldsKeepNothing(t *testing.T) {
 	hour := guard.MinHold(time.Hour)
 	bubble(t, func(t *testing.T, g *env) {
 		g.s.trouble(func(_ context.Context, op, _ string) error {

@@ -9,7 +9,7 @@ import (
 
 // Observer is notified of what happens to locks. Its methods are called synchronously, from
 // many goroutines, those of the Guard among them: they must not block, panic, or end their
-// goroutine. One that blocks holds up its caller and later notifications. It does
+// goroutine. A method that blocks holds up its caller and later notifications. It does
 // not hold up the end of a context whose lease has ended. A panic on the goroutine of a call ends the call, and
 // the lock is released; on a goroutine of the Guard it ends the program. The
 // context that a Start method returns is handed to the matching End method; the one of
@@ -91,7 +91,7 @@ const (
 	EventFailedOpen                          // work runs without a lease, as FailOpen allows
 	EventReplayed                            // Once gave a result that was kept
 	EventOtherInput                          // Once refused a call: the key was used with another Fingerprint
-	EventUnknownOutcome                      // Once refused a call: nobody knows how an earlier one ended
+	EventUnknownOutcome                      // Once refused a call: it is not known how an earlier call ended
 	EventNotKept                             // a result of Once was not kept (Op "release"), or a later call asked for it ("acquire")
 )
 

@@ -13,7 +13,7 @@ import (
 
 // Once runs fn once for a key, and gives its result to each caller that asks again until keep has
 // passed: replayed is true then, and fn did not run. keep is 1 ms to 366 days, counted from the end of
-// the work (after a crash or a panic, from the end of its lease), and cut to whole milliseconds. With a nil Guard it uses the one that the package's WithLock would.
+// the work (after a crash or a panic, from the end of its lease), and cut to whole milliseconds. With a nil Guard it uses the Guard that the package's WithLock would.
 //
 // fn runs under the lock of the key, as in Do, and with the same options and errors. Redis notes that
 // the work began in the step in which it grants the lock, and keeps the result in the step in which the lock is
@@ -26,13 +26,13 @@ import (
 //     far the work came. The next call runs fn, which can ask Interrupted. With AtMostOnce it
 //     does not run: that is ErrUnknownOutcome.
 //   - If the lock is lost under fn, the error has the LostError, as in WithLock. Redis keeps the result if
-//     the lock is still this call's there, or, with AtMostOnce, if nobody began since.
+//     the lock is still this call's there, or, with AtMostOnce, if no other call began since.
 //   - If Redis does not answer after fn, the caller gets what fn returned. Observers are notified
 //     (EventReleaseFailure), the release is repeated until the lease ends, and the record says that the work began.
-//   - A result of more than MaxResult bytes, one that cannot be encoded, and one that JSON does not give back as it
+//   - A result of more than MaxResult bytes, a result that cannot be encoded, and a result that JSON does not give back as it
 //     was (unexported fields, an integer above 2^53 in an any, invalid UTF-8) are not kept: the caller has it, observers are
 //     notified (EventNotKept, whose error says why), and all others get ErrNotKept.
-//   - If what is under the name of the record in Redis is no record, fn does not run: that is ErrDamagedRecord.
+//   - If the value under the name of the record in Redis is no record, fn does not run: that is ErrDamagedRecord.
 //   - With FailOpen, where Redis does not answer, fn runs without a lock and without a record.
 //
 // A record is in Redis, and as safe as what else is there: after FLUSHALL, an eviction, or a
@@ -43,7 +43,7 @@ import (
 // Limit and Shared, FailOpen with AtMostOnce, a quorum, a Store that is no guardstore.Recorder, and a key that ctx
 // holds already, are an OptionError.
 //
-// The idea is that of idempotency keys (IETF draft-ietf-httpapi-idempotency-key-header-07).
+// The idea is from idempotency keys (IETF draft-ietf-httpapi-idempotency-key-header-07).
 func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 	fn func(ctx context.Context) (T, error), opts ...OnceOption,
 ) (v T, replayed bool, err error) {

@@ -46,7 +46,7 @@ func TestDetached_WorkEndsWithItsLockOnly(t *testing.T) {
 	})
 }
 
-// A failure is that of the work, also when the caller has left: it is known, and leaves no record.
+// A failure belongs to the work, also when the caller has left: it is known, and leaves no record.
 func TestDetached_FailureAfterTheCallerLeftIsKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		ctx, leave := context.WithCancel(t.Context())

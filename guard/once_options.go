@@ -69,8 +69,8 @@ func (f onceOption) applyOnce(o *once) error { return f(o) }
 func (f lockOption) applyOnce(o *once) error { o.lock = append(o.lock, f); return nil }
 func (f callOption) applyOnce(o *once) error { o.lock = append(o.lock, f); return nil }
 
-// AtMostOnce has Once never run fn a second time where nobody knows how far the first one came: after a
-// crash, or a loss of the lock. All calls get ErrUnknownOutcome then, until keep has passed, or until somebody calls
+// AtMostOnce has Once never run fn a second time where it is not known how far the first run came: after a
+// crash, or a loss of the lock. All calls get ErrUnknownOutcome then, until keep has passed, or until an operator calls
 // Guard.Forget. With FailOpen it is an OptionError.
 func AtMostOnce() OnceOption {
 	return onceOption(func(o *once) error { o.AtMostOnce = true; return nil })
@@ -78,7 +78,7 @@ func AtMostOnce() OnceOption {
 
 // Detached has ctx end the wait, but not fn: neither its end nor its deadline cuts short work that the caller will ask
 // for again. The context of fn keeps the values of ctx, and ends with the lock. Bound fn by a timeout of its own, or by
-// MaxHold. Where ctx is that of work under another lock, fn ends with ctx all the same. The HTTP and gRPC adapters set it.
+// MaxHold. Where ctx is the context of work under another lock, fn ends with ctx all the same. The HTTP and gRPC adapters set it.
 func Detached() OnceOption {
 	return onceOption(func(o *once) error { o.detached = true; return nil })
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// The nth reply to a script is lost, and the connection cut. The server has executed it each time. What is left is a
+// The nth reply to a script is lost, and the connection cut. The server has executed it each time. The rest is a
 // record that lives for keep, and next to it there is nothing: no lock, no queue.
-func TestOnce_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
+func TestOnce_ALostReplyChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{"acquire", "release", "forget"} {
 		for times := 1; times <= 3; times += 2 {
@@ -53,7 +53,7 @@ func TestOnce_ALostReplyIsAsGoodAsOneThatArrived(t *testing.T) {
 	}
 }
 
-// What is under the record's name and is no record is an error of its own: the work does not run, and nothing is taken.
+// A value under the record's name that is no record is an error of its own: the work does not run, and no lock is taken.
 func TestOnce_DamagedRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t))

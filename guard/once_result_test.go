@@ -225,7 +225,7 @@ func TestOnce_UndecodableRecordIsNotObservedAsReplayed(t *testing.T) {
 	})
 }
 
-// Work that takes longer than keep, and whose end nobody knows, is not forgotten before keep has passed from its end.
+// Work that takes longer than keep, and whose end is not known, is not forgotten before keep has passed from its end.
 func TestOnce_KeepCountsFromTheEnd(t *testing.T) {
 	const keep = time.Second
 	for name, end := range map[string]func(g *env, ctx context.Context, cancel func()) error{

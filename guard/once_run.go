@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
-// run runs the work of Once under its hold, and notes what the release is to write: nothing if nobody knows how the
+// run runs the work of Once under its hold, and notes what the release is to write: nothing if it is not known how the
 // work ended. Once it has succeeded, a panic of encode, or of an observer, does not make its outcome unknown.
 func (o *once) run(ctx context.Context, work func(ctx context.Context) error, encode func() ([]byte, error)) error {
 	h := o.hold

@@ -198,7 +198,7 @@ func TestOnce_InProgressIsBusy(t *testing.T) {
 				assert.Equal(t, "worker 7", as[*guard.BusyError](t, g.refusal(guard.ErrBusy, opt, guard.AtMostOnce())).Holder)
 			}
 			deleted, err := g.Forget(t.Context(), k)
-			require.ErrorIs(t, err, guard.ErrBusy, "what is in progress is not forgotten")
+			require.ErrorIs(t, err, guard.ErrBusy, "work in progress is not forgotten")
 			assert.False(t, deleted)
 			busy := as[*guard.BusyError](t, err)
 			assert.Equal(t, guard.BusyError{Key: "k", RetryAfter: time.Second}, *busy)
@@ -219,7 +219,7 @@ func TestOnce_WorkThatFailedRunsAgain(t *testing.T) {
 	})
 }
 
-// unfinished are the ways in which nobody knows how far the work came. The fence is 0 if the caller was stopped.
+// unfinished are the ways in which it is not known how far the work came. The fence is 0 if the caller was stopped.
 var unfinished = map[string]func(g *env, opts ...guard.OnceOption) (fence uint64){
 	"panic": func(g *env, opts ...guard.OnceOption) (fence uint64) {
 		apart(func() {
@@ -255,7 +255,7 @@ var unfinished = map[string]func(g *env, opts ...guard.OnceOption) (fence uint64
 	},
 }
 
-// The next call learns of unfinished work, under another lock, too. At most once, nobody follows it until a person decides.
+// The next call learns of unfinished work, under another lock, too. At most once, no call follows it until a person decides.
 func TestOnce_TheCallAfterUnfinishedWorkLearnsOfIt(t *testing.T) {
 	for name, leave := range unfinished {
 		t.Run(name, func(t *testing.T) {
@@ -387,7 +387,7 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 			start := time.Now()
 			g.refuses(guard.ErrOtherInput, input("ab", "c"), guard.Wait(time.Minute))
 			other.refuses(guard.ErrOtherInput, input("ab", "c"), guard.Wait(time.Minute))
-			assert.Less(t, time.Since(start), time.Second, "nobody waits for it")
+			assert.Less(t, time.Since(start), time.Second, "no caller waits for it")
 			return 7, nil
 		}, input("a", "bc"))
 		require.NoError(t, err)
@@ -474,7 +474,7 @@ func TestOnce_IsKeptBeforeItReturns(t *testing.T) {
 
 // Work that never began leaves no record: at most once, the next call runs. An Observer takes a second of the caller
 // before the work, in which its context ends, or panics.
-func TestOnce_WhatCameTooLateNeverBegan(t *testing.T) {
+func TestOnce_ALateGrantNeverBegan(t *testing.T) {
 	for _, fault := range []func(){func() { time.Sleep(time.Second) }, func() { panic("observer") }} {
 		o := &faulty{method: "HoldStart", fault: fault}
 		o.n.Store(1)

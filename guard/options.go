@@ -63,7 +63,7 @@ type settings struct {
 	asyncRelease bool
 	limit        guardstore.Limit
 	once         *once  // of Once, nil else
-	name         string // "" = nobody gave one, see nameFor
+	name         string // "" = none was given, see nameFor
 	metadata     string
 	metadataOf   func(ctx context.Context) string // in place of metadata, until the call is made
 }
@@ -184,11 +184,11 @@ func FailOpen() LockOption {
 //
 // The release goes out at once, asynchronously. A caller of the same Guard that wants the key is
 // given it, or claims it when the release was answered; one of another process waits for the release
-// as ever. One that wants the key with other options (Limit, Shared, TTL) and NoWait may find it still
-// taken. Shutdown waits for what is on its way, and Close for half a second.
+// as ever. A caller that wants the key with other options (Limit, Shared, TTL) and NoWait may find it still
+// taken. Shutdown waits for releases on their way, and Close for half a second.
 //
 // WithLock still returns a loss that is known when the work is done: the context of the work has ended
-// by then. It cannot return one that only the release would show, as of a key that was deleted since the
+// by then. It cannot return a loss that only the release would show, as of a key that was deleted since the
 // last renewal. Observers are notified of that: an EventLoss, and a HoldEnd, which comes when the
 // release was answered, from a goroutine of the Guard. So is a release that is not answered for
 // StoreTimeout (EventReleaseFailure).

@@ -19,7 +19,7 @@ import (
 
 var errRefused = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 
-// Redis down is never called busy: nobody said that the lock is.
+// Redis down is never called busy: no reply said that the lock is.
 func TestOutage_RedisDownIsNotBusy(t *testing.T) {
 	for _, wait := range []guard.LockOption{guard.NoWait(), guard.Wait(500 * time.Millisecond), guard.Wait(time.Minute)} {
 		bubble(t, func(t *testing.T, g *env) {
@@ -44,8 +44,8 @@ func TestOutage_RedisDownIsNotBusy(t *testing.T) {
 	}
 }
 
-// A call with FailOpen finds out that nobody answers. Those after it open at once, whatever they lock, for 30 s, or
-// until somebody answers. A refusal is an answer.
+// A call with FailOpen finds out that Redis does not answer. Calls after it open at once, whatever they lock, for 30 s, or
+// until Redis answers. A refusal is an answer.
 func TestOutage_FailOpenForgetsAnOutageInTime(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		opens := func(key string, wantTook time.Duration, wantHeld, wantAsked bool) {
@@ -114,7 +114,7 @@ func TestOutage_FailOpenForgetsNoOtherServer(t *testing.T) {
 	})
 }
 
-// A Guard whose subscription is not answered, too, takes no longer than one that is not answered. An attempt takes half
+// A Guard whose subscription is not answered, too, takes no longer than a Guard with one silent command. An attempt takes half
 // of StoreTimeout, and a second at most.
 func TestOutage_HowLongACallIsRepeated(t *testing.T) {
 	for timeout, attempt := range map[time.Duration]time.Duration{10 * time.Second: time.Second, time.Second: time.Second / 2} {
@@ -204,7 +204,7 @@ func TestOutage_FinishedWorkDoesNotWaitForRedis(t *testing.T) {
 	})
 }
 
-// Ping says whether locks can be had. Close ends one that nobody answers.
+// Ping says whether locks can be had. Close ends a Ping that is not answered.
 func TestPing_SaysWhetherLocksCanBeHad(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.Ping(t.Context()))

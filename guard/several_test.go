@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// Callers of several Guards take 1 to 3 of 6 keys at once, in any order: each is served, and nobody
+// Callers of several Guards take 1 to 3 of 6 keys at once, in any order: each is served, and no caller
 // is inside of a key beside another one. REDLATCH_SEVERAL_FOR says for how long (make several FOR=1m).
 func TestSeveral_KeysOfSeveralGuards(t *testing.T) {
 	t.Parallel()

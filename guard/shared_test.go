@@ -58,8 +58,8 @@ func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 	})
 }
 
-// The window is short: a reader that comes later asks, and so waits after a writer that came before. What is given back
-// is joined by nobody.
+// The window is short: a reader that comes later asks, and so waits after a writer that came before. No reader joins
+// a grant that is given back.
 func TestShared_ReadersJoinWhileAGrantIsNew(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		a := g.readers(1)
@@ -79,7 +79,7 @@ func TestShared_ReadersJoinWhileAGrantIsNew(t *testing.T) {
 
 // What differs between callers and counts for a grant as a whole is not shared. What they only say of themselves is no
 // difference.
-func TestShared_ReadersShareWhatIsAlike(t *testing.T) {
+func TestShared_ReadersShareEqualClaims(t *testing.T) {
 	for name, c := range map[string]struct {
 		window time.Duration
 		opts   [2][]guard.LockOption
@@ -100,7 +100,7 @@ func TestShared_ReadersShareWhatIsAlike(t *testing.T) {
 	}
 }
 
-// MaxHold of several locks is counted when all are there: it is nobody else's.
+// MaxHold of several locks is counted when all are there: it does not end the lock of another caller.
 func TestShared_MaxHoldOfSeveralLocksEndsItsOwnReads(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		held, release := g.holdAll("k b", guard.Shared(), guard.MaxHold(time.Second))
@@ -120,7 +120,7 @@ func TestShared_TheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 			s.Drop("k")
 			_ = l.Check(context.Background())
 		},
-		"found by one that re-enters": func(s *store, l *guard.Lease) {
+		"found by a re-entry": func(s *store, l *guard.Lease) {
 			s.Drop("k")
 			_ = guard.WithLock(l.Context(), k, nothing, guard.Shared())
 		},
@@ -140,7 +140,7 @@ func TestShared_TheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
 			synctest.Wait()
 			assert.Len(t, g.r.Events(guard.EventLoss), 3, "of each hold")
 			assert.Empty(t, g.Holds())
-			next := g.take(guard.Shared()) // the lost grant is joined by nobody
+			next := g.take(guard.Shared()) // no reader joins the lost grant
 			for _, l := range append(readers, inner) {
 				require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
 			}

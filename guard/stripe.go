@@ -14,7 +14,7 @@ const maxStripes = 65536
 // number of locks and queues. The same id has the same lock in every process. Its key is
 // stripe:<n>:<i>, where i is the first 8 bytes of the SHA-256 of that of key as a big-endian number,
 // modulo n. n is 1 to 65,536 ; any other n is a KeyError of each call, as is
-// what WithLock would refuse in key. The lock's name is that of key, see Keyf.
+// what WithLock would refuse in key. The lock has the name of key, see Keyf.
 //
 // Idle locks cost Redis nothing, so a lock for each id is the simpler choice. Stripes have
 // traps:

@@ -20,7 +20,7 @@ import (
 // Option configures New. A nil Option is ignored.
 type Option func(*observer)
 
-// LongWait is from when on a wait is logged, also one that ended with the lock. The default
+// LongWait is from when on a wait is logged, also a wait that ended with the lock. The default
 // is 5 s; 0 or less logs none.
 func LongWait(d time.Duration) Option { return func(o *observer) { o.longWait = d } }
 
@@ -29,7 +29,7 @@ func LongWait(d time.Duration) Option { return func(o *observer) { o.longWait = 
 func Every(d time.Duration) Option { return func(o *observer) { o.every = d } }
 
 // New makes an Observer that logs to l, or to slog.Default if that is nil: a lost lease,
-// work that runs without its lock, and work of guard.Once whose end nobody knows as errors; failures of the store, of
+// work that runs without its lock, and work of guard.Once whose end is not known as errors; failures of the store, of
 // releases, keys of guard.Once with another input, results that it did not keep, and long waits as warnings. The context of the call goes with each line. It may be given to several
 // Guards.
 func New(l *slog.Logger, opts ...Option) guard.Observer {
@@ -61,7 +61,7 @@ type seen struct {
 	omitted int
 }
 
-// mostKinds bounds what is remembered, in case that somebody puts keys into names.
+// mostKinds bounds the memory, in case that a program puts keys into names.
 const mostKinds = 1000
 
 // WaitEnd implements guard.Observer.
@@ -90,7 +90,7 @@ func (o *observer) Event(ctx context.Context, l guard.Lock, e guard.Event) {
 		o.tell(ctx, slog.LevelWarn, "result of Once not kept", l, e.Err, op)
 	case guard.EventReleaseFailure:
 		o.tell(ctx, slog.LevelWarn, "release of a lock not confirmed", l, e.Err, op)
-	default: // what is in order
+	default: // all is in order
 	}
 }
 

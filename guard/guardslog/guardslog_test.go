@@ -114,7 +114,7 @@ func TestLogger_Events(t *testing.T) {
 	}
 }
 
-// By default, a wait is long from 5 s on. One that ended with the lock has no error.
+// By default, a wait is long from 5 s on. A wait that ended with the lock has no error.
 func TestLogger_LongWaitsByDefault(t *testing.T) {
 	o, out := logs()
 	o.WaitEnd(t.Context(), lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Elapsed: 5*time.Second - 1})

@@ -22,7 +22,7 @@ var start = time.Now()
 
 const epoch Instant = 1 << 60
 
-// Now is the present. It reads the suspension last: one that falls between the two readings makes the
+// Now is the present. It reads the suspension last: a suspension between the two readings makes the
 // instant later, which ends a lease early, never late.
 func Now() Instant {
 	_, at := Reading()

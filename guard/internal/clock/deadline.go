@@ -16,7 +16,7 @@ type Deadline struct {
 
 	mu       sync.Mutex
 	canceled bool
-	timed    atomic.Pointer[timed] // nil = nobody waits
+	timed    atomic.Pointer[timed] // nil = no goroutine waits
 }
 
 type timed struct {
@@ -98,7 +98,7 @@ func Caller(ctx context.Context) context.Context {
 // deadlineKey is the key under which a Deadline is found below contexts that add values to it.
 type deadlineKey struct{}
 
-// Detach makes the context of a call that goes on asynchronously after its caller left: it has the values
+// Detach makes the context of a call that keeps running after its caller left: it has the values
 // and the deadline of ctx, and does not end with it.
 func Detach(ctx context.Context) *Deadline {
 	at, ends := ctx.Deadline()

@@ -15,7 +15,7 @@ import (
 
 type valueKey struct{}
 
-// A Deadline is a context like any other, whether or not somebody waits for it.
+// A Deadline is a context like any other, whether or not a goroutine waits for it.
 func TestDeadline_ADeadlineEnds(t *testing.T) {
 	for name, waits := range map[string]bool{"waited for": true, "looked at": false} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestDeadline_ADeadlineThatIsCanceledEndsTheWait(t *testing.T) {
 }
 
 // A context that only adds a value to a Deadline ends as that does: its end by time is no caller's
-// leaving. One that can end by itself is its caller's.
+// leaving. A context that can end by itself is its caller's.
 func TestDeadline_ACallerIsFoundUnderValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, leave := context.WithCancel(t.Context())
@@ -84,7 +84,7 @@ func TestDeadline_ACallerIsFoundUnderValues(t *testing.T) {
 		canceled, cancel := context.WithCancel(valued)
 		defer cancel()
 		for name, ctx := range map[string]context.Context{
-			"can be canceled": canceled, "below one that can": context.WithValue(canceled, valueKey{}, 9),
+			"can be canceled": canceled, "below such a context": context.WithValue(canceled, valueKey{}, 9),
 			"without an end": context.WithoutCancel(d),
 			"no Deadline":    parent,
 		} {
@@ -93,7 +93,7 @@ func TestDeadline_ACallerIsFoundUnderValues(t *testing.T) {
 	})
 }
 
-// Work that goes on without its caller has the values and the deadline of its context, not its end.
+// Work that runs on without its caller has the values and the deadline of its context, not its end.
 func TestDeadline_AsynchronousWorkDoesNotEndWithTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, 7))

@@ -39,8 +39,8 @@ const (
 //	known   | known   | inDoubt          | a grant              | inDoubt  | a release
 //	inDoubt | inDoubt | inDoubt          | one with a tombstone | inDoubt  | a release and a tombstone
 //
-// A finished claim leaves, and goes on under a new owner, with trace none: so does a claim whose grant came too late to be
-// used. A grant takes the claim's place.
+// A finished claim leaves, and starts over under a new owner, with trace none. So does a claim whose grant came too late
+// to be used. A grant takes the claim's place.
 type claim struct {
 	table    *Table
 	cohort   *cohort
@@ -52,7 +52,7 @@ type claim struct {
 	counted  bool // in cohort.releasing; guarded by Table.mu
 
 	ahead     int           // claims in front of it in the store's queue, when last asked
-	head      head          // what is known of the first in the queue
+	head      head          // of the store's queue
 	expires   clock.Instant // when the holder expires, by the first answer to this claim
 	remaining time.Duration // the holder's ttl, by the last answer
 	missed    uint64        // notifier.missed before the store could publish to the claim

@@ -36,7 +36,7 @@ func TestClaim_AMessageHasItAsk(t *testing.T) {
 		claims, _ := b.Sent()
 		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
 		b.waits(c)
-		s.Notify(guardstore.Notification{Owner: "somebody else"})
+		s.Notify(guardstore.Notification{Owner: "another"})
 		s.Notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
 		b.waits(c)
 		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
@@ -159,7 +159,7 @@ func TestClaim_AtTheFrontItAsksAsTheFirstTwo(t *testing.T) {
 
 // Messages may have been lost, maybe with their server: a claim at the back asks soon, and
 // again when the holder should be gone, as there may be no claim in front that does. Once it is
-// seen that the holder goes on, somebody is there.
+// seen that the holder renews, a live process is there.
 func TestClaim_AtTheBackAfterMessagesWereLost(t *testing.T) {
 	s := &store{}
 	ends := time.Time{}
@@ -192,7 +192,7 @@ func TestClaim_AtTheBackAfterMessagesWereLost(t *testing.T) {
 	})
 }
 
-// A grant that took longer than it lasts is of no use: the claim gives it back, and goes on under another owner.
+// A grant that took longer than it lasts is of no use: the claim gives it back, and starts over under another owner.
 func TestClaim_AGrantThatComesTooLate(t *testing.T) {
 	late := slow(trusted(0).Sub(0), mint)
 	s := &store{OnAcquire: inTurn(queued(0, 0), late, late, late, mint)}
@@ -240,7 +240,7 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 			assert.True(b, releases[0].Tombstone)
 		})
 	})
-	t.Run("of one that waited", func(t *testing.T) {
+	t.Run("of a claim that waited", func(t *testing.T) {
 		s := &store{OnAcquire: inTurn(queued(0, time.Minute), late)}
 		inBubble(t, s, func(b *rig) {
 			c := b.comes()
@@ -255,10 +255,10 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 	})
 }
 
-// A claim has ended for the store, as its owner was released there: it goes on under another.
+// A claim has ended for the store, as its owner was released there: it starts over under another.
 func TestClaim_AClaimThatIsFinishedGoesOn(t *testing.T) {
 	finished := says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
-	for name, first := range map[string]answer{"the first": finished, "one that waits": queued(0, time.Minute)} {
+	for name, first := range map[string]answer{"the first": finished, "a claim that waits": queued(0, time.Minute)} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, &store{OnAcquire: inTurn(first, finished, mint)}, func(b *rig) {
 				c := b.comes()
@@ -279,9 +279,9 @@ func TestClaim_AClaimThatIsFinishedGoesOn(t *testing.T) {
 	}
 }
 
-// What is left of a claim that no caller wants any more: which caller leaves when, and what the store gets.
-func TestClaim_WhatIsLeftOfAClaim(t *testing.T) {
-	t.Run("busy, and nobody waits", func(t *testing.T) {
+// A claim that no caller wants any more: which caller leaves when, and what the store gets.
+func TestClaim_LeavesNothing(t *testing.T) {
+	t.Run("busy, and no caller waits", func(t *testing.T) {
 		inBubble(t, &store{OnAcquire: queued(0, time.Minute)}, func(b *rig) {
 			s := b.comes(atOnce)
 			s.cancel()
@@ -463,7 +463,7 @@ func TestClaim_AfterASilentClaim(t *testing.T) {
 	})
 }
 
-// Dismiss ends the wait of those in the queue whose stop is closed, and of nobody else.
+// Dismiss ends the wait of those in the queue whose stop is closed, and of no other caller.
 func TestClaim_DismissEndsTheWaitOfCallersThatStop(t *testing.T) {
 	s := &store{OnAcquire: mint}
 	inBubble(t, s, func(b *rig) {

@@ -17,8 +17,8 @@ import (
 // after another for as long as the handover window is open: lock cohorting (Dice, Marathe,
 // Shavit: Lock cohorting, PPoPP 2012).
 //
-// A caller that nobody waits in front of sends its own claim. Once that waits in the store, it goes
-// on by itself, as any grant may serve any caller in the queue.
+// The first caller sends its own claim. Once the claim waits in the store, it runs on a goroutine of its own, as any
+// grant may serve any caller in the queue.
 type cohort struct {
 	table *Table
 	id    id
@@ -332,8 +332,8 @@ func (c *cohort) countLeaving(cl *claim) {
 	}
 }
 
-// addClaim makes a caller's own claim one of the cohort's. The caller w goes on to wait in the queue; nil
-// is none. A claim that no caller wants leaves. It takes Table.mu.
+// addClaim makes a caller's own claim one of the cohort's. The caller w waits in the queue from then on; w is nil
+// if no caller does. A claim that no caller wants leaves. It takes Table.mu.
 func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
 	wanted := false
 	c.change(ctx, func() {

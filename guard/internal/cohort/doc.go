@@ -5,14 +5,14 @@
 //
 // A [Table] has a cohort for each key. The first caller of a cohort sends its claim itself.
 // If the key is busy, the claim enters the store's queue, which is ordered by the store's time
-// of arrival. The claim then goes on by itself, on a goroutine of its own, while callers wait. A
+// of arrival. The claim then runs on a goroutine of its own, while callers wait. A
 // grant goes to the first in the cohort's queue, whichever caller began the claim. An exclusive lock
 // has room for one: kinds of locks differ by how many grants and claims a cohort has room for,
 // and by how many callers a grant serves.
 //
 // A release grants the lock to the first in the store's queue, in the same step. A message on the
 // process's one subscription then wakes that claim. A message is only a hint: a hold begins when the
-// store confirmed it. A grant that is not confirmed within 2 s goes on to the next in the queue.
+// store confirmed it. A grant that is not confirmed within 2 s passes to the next in the queue.
 //
 // Within a process the lock passes from caller to caller without the store (hand-over), for as
 // long as Config.Handover says after it was granted. Then it is released, and the cohort claims it

@@ -23,8 +23,8 @@ import (
 )
 
 // The driver below draws from a seed what callers of three Guards do, what becomes of their
-// commands and messages, when a lock is taken away and when a Guard is closed. Time is that of
-// a bubble. It looks for what must hold whatever happens: no more inside than the strictest of
+// commands and messages, when a lock is taken away and when a Guard is closed. Time is
+// virtual. It looks for what must hold whatever happens: no more inside than the strictest of
 // them tolerates; fences that rise; work whose context ends in time; no caller that is
 // forgotten; nothing that is left.
 //
@@ -53,7 +53,7 @@ type drive struct {
 	held   map[string]int    // by owner: when the store last said that it holds
 	lost   map[string]int    // by key: when it was taken away last
 	top    map[string]uint64 // the highest fence
-	alone  map[string]uint64 // the highest fence of somebody exclusive
+	alone  map[string]uint64 // the highest fence of an exclusive holder
 	inside map[string][]*insider
 	wrong  []string
 	works  int
@@ -339,7 +339,7 @@ func (d *drive) caller(t *testing.T, g *guard.Guard, key string) {
 
 // look looks at what has to hold at any time.
 func (d *drive) look(keys []string) {
-	synctest.Wait() // nobody gets in or out meanwhile
+	synctest.Wait() // no caller gets in or out meanwhile
 	for _, key := range keys {
 		depth := d.store.Depth(key)
 		d.mu.Lock()
@@ -422,15 +422,15 @@ func driven(t *testing.T, seed uint64) {
 	case <-done:
 	case <-time.After(5 * time.Minute):
 		d.mu.Lock()
-		d.fail("somebody is forgotten")
+		d.fail("a caller is forgotten")
 		d.mu.Unlock()
 	}
 	time.Sleep(drivenTTL + time.Second) // what was released without an answer has expired
 	for range int(drivenLate / (100 * time.Millisecond)) {
 		time.Sleep(100 * time.Millisecond)
 		for _, key := range keys {
-			assert.Zero(t, d.store.Depth(key), "%s is held for nobody", key)
-			assert.Empty(t, d.store.Queue(key), "somebody is in the queue of %s who is gone", key)
+			assert.Zero(t, d.store.Depth(key), "%s is held for no caller", key)
+			assert.Empty(t, d.store.Queue(key), "the queue of %s has an owner that is gone", key)
 		}
 		if t.Failed() {
 			break

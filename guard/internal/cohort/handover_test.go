@@ -17,7 +17,7 @@ import (
 func withRecord(r *cohort.Request) { r.Claim.Once = &guardstore.Once{Keep: time.Hour} }
 
 // Whether the next caller of this process gets the lock at once, or by way of the store.
-func TestHandOver_WhatIsHandedOver(t *testing.T) {
+func TestHandOver_ConditionsOfAHandOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		age    time.Duration // of the grant, when its work ends
 		change func(*cohort.Request)
@@ -27,21 +27,21 @@ func TestHandOver_WhatIsHandedOver(t *testing.T) {
 		grant  func(b *rig, h *cohort.Hold)
 		passes bool
 	}{
-		"soon after the grant":           {age: time.Millisecond, passes: true},
-		"within the window":              {age: handover - 1, passes: true},
-		"when the window is over":        {age: handover},
-		"one fence in a µs":              {age: time.Microsecond, passes: true},
-		"two fences in a µs":             {age: time.Microsecond - 1},
-		"a fence ahead of the clock":     {age: time.Millisecond, ahead: true},
-		"a hold with a MinHold":          {age: time.Millisecond, grant: func(_ *rig, h *cohort.Hold) { h.MinHold = time.Second }},
-		"to a hold with a MinHold":       {age: time.Millisecond, next: func(r *cohort.Request) { r.MinHold = time.Second }},
-		"a grant that the store denied":  {age: time.Millisecond, grant: func(_ *rig, h *cohort.Hold) { h.End(errUnanswered) }},
-		"just before half of the ttl":    {age: ttl/2 - 1, config: func(c *cohort.Config) { c.Handover = time.Minute }, passes: true},
-		"at half of the ttl":             {age: ttl / 2, config: func(c *cohort.Config) { c.Handover = time.Minute }},
-		"in strict order":                {age: time.Millisecond, config: func(c *cohort.Config) { c.Handover = 0 }},
-		"with a record":                  {age: time.Millisecond, change: withRecord, next: withRecord},
-		"to a caller with another ttl":   {age: time.Millisecond, next: func(r *cohort.Request) { r.Claim.TTL = ttl + time.Second }},
-		"to one that tolerates somebody": {age: time.Millisecond, next: func(r *cohort.Request) { r.Claim.Limit = 2 }},
+		"soon after the grant":          {age: time.Millisecond, passes: true},
+		"within the window":             {age: handover - 1, passes: true},
+		"when the window is over":       {age: handover},
+		"one fence in a µs":             {age: time.Microsecond, passes: true},
+		"two fences in a µs":            {age: time.Microsecond - 1},
+		"a fence ahead of the clock":    {age: time.Millisecond, ahead: true},
+		"a hold with a MinHold":         {age: time.Millisecond, grant: func(_ *rig, h *cohort.Hold) { h.MinHold = time.Second }},
+		"to a hold with a MinHold":      {age: time.Millisecond, next: func(r *cohort.Request) { r.MinHold = time.Second }},
+		"a grant that the store denied": {age: time.Millisecond, grant: func(_ *rig, h *cohort.Hold) { h.End(errUnanswered) }},
+		"just before half of the ttl":   {age: ttl/2 - 1, config: func(c *cohort.Config) { c.Handover = time.Minute }, passes: true},
+		"at half of the ttl":            {age: ttl / 2, config: func(c *cohort.Config) { c.Handover = time.Minute }},
+		"in strict order":               {age: time.Millisecond, config: func(c *cohort.Config) { c.Handover = 0 }},
+		"with a record":                 {age: time.Millisecond, change: withRecord, next: withRecord},
+		"to a caller with another ttl":  {age: time.Millisecond, next: func(r *cohort.Request) { r.Claim.TTL = ttl + time.Second }},
+		"to a caller with a limit":      {age: time.Millisecond, next: func(r *cohort.Request) { r.Claim.Limit = 2 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{}
@@ -174,7 +174,7 @@ func TestHandOver_CallersOfALostHoldGoOn(t *testing.T) {
 }
 
 // The claim of waiting callers is given up with the last of them.
-func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
+func TestHandOver_AClaimThatNoCallerWantsLeavesTheQueue(t *testing.T) {
 	s := &store{OnAcquire: inTurn(mint, queued(3, time.Minute))}
 	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
@@ -184,7 +184,7 @@ func TestHandOver_AClaimThatNobodyWantsLeavesTheQueue(t *testing.T) {
 		second.cancel()
 		require.ErrorIs(b, b.fails(second), cohort.ErrEnded)
 		b.waits(third)
-		b.released(0) // somebody wants it
+		b.released(0) // a caller wants it
 		b.leaves(third)
 		releases := b.released(1)
 		claims, _ := b.Sent()
@@ -259,7 +259,7 @@ func TestHandOver_PassOnComesBeforeAnAsynchronousRelease(t *testing.T) {
 }
 
 // The reply to a claim took nearly as long as the ttl: the grant is new here, and has expired for the store.
-func TestHandOver_AGrantThatHasEndedServesNobody(t *testing.T) {
+func TestHandOver_AGrantThatHasEndedServesNoCaller(t *testing.T) {
 	s := &store{OnAcquire: inTurn(slow(trusted(0).Sub(0)-time.Millisecond, mint), mint)}
 	inBubble(t, s, func(b *rig) {
 		first := b.comes()

@@ -139,7 +139,7 @@ func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err er
 	return false, err
 }
 
-// sendRelease releases a grant in the store. If callers wait for that, the cohort goes on then.
+// sendRelease releases a grant in the store. If callers wait for that, the cohort claims the key for them then.
 func (h *Hold) sendRelease(ctx context.Context, p Patience) error {
 	t, deadline := h.cohort.table, h.Deadline()
 	if h.waits {

@@ -47,7 +47,7 @@ func TestNext_TheNextClaimFollowsTheRelease(t *testing.T) {
 	})
 }
 
-// A release that is not answered keeps nobody waiting for longer than the call lasts.
+// A release that is not answered keeps no caller waiting for longer than the call lasts.
 func TestNext_AReleaseThatIsNotAnswered(t *testing.T) {
 	for name, test := range map[string]struct{ answered int }{"at first": {2}, "at all": {100}} {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestNext_AReleaseThatIsNotAnswered(t *testing.T) {
 	}
 }
 
-// Nobody waits any more when the release is answered: nothing is claimed.
-func TestNext_NobodyWaitsWhenTheReleaseIsAnswered(t *testing.T) {
+// No caller waits any more when the release is answered: nothing is claimed.
+func TestNext_NoCallerWaitsWhenTheReleaseIsAnswered(t *testing.T) {
 	s := &store{OnAcquire: mint}
 	s.OnRelease = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
 		time.Sleep(attempt / 2)
@@ -117,7 +117,7 @@ func TestNext_AClaimAfterAMinHold(t *testing.T) {
 
 // The caller's context ends before the release is sent: the next claim does not wait for
 // the later sender.
-func TestNext_AReleaseThatIsSentLaterKeepsNobodyWaiting(t *testing.T) {
+func TestNext_AReleaseThatIsSentLaterDelaysNoClaim(t *testing.T) {
 	s := &store{OnAcquire: mint}
 	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())

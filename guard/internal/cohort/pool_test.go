@@ -57,7 +57,7 @@ func TestPool_TheSecondClaimAsksWhenAMessageComes(t *testing.T) {
 
 // A caller that does not wait has no claim of its own. When the permit that it asked for goes to the caller in front,
 // it gets a claim.
-func TestPool_AnotherPermitForOneThatDoesNotWait(t *testing.T) {
+func TestPool_AnotherPermitForANoWaitCaller(t *testing.T) {
 	inBubble(t, &store{OnAcquire: inTurn(queued(5, time.Minute), mint)}, func(b *rig) {
 		first := b.comes(one)
 		time.Sleep(150 * time.Millisecond)
@@ -83,10 +83,10 @@ func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
 	})
 }
 
-// A claim is granted whose caller left while it asked. Nobody waits: the grant is given back.
+// A claim is granted whose caller left while it asked. No caller waits: the grant is given back.
 // A later caller gets it: any grant may serve any caller.
 func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
-	for name, somebody := range map[string]bool{"nobody waits": false, "somebody came since": true} {
+	for name, comes := range map[string]bool{"no caller waits": false, "a caller came since": true} {
 		t.Run(name, func(t *testing.T) {
 			waits := queued(0, time.Minute)
 			s := &store{OnAcquire: inTurn(mint, waits, slow(attempt/2, mint), waits)}
@@ -97,7 +97,7 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 				b.Notify(guardstore.Notification{Owner: claims[1].Owner})
 				b.waits(left)
 				b.leaves(left)
-				if somebody {
+				if comes {
 					next := b.comes(one)
 					b.waits(next)
 					<-next.done
@@ -117,16 +117,16 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 
 // Between the end of a reader's work and the release, its grant is revoked, or the window ends. Readers that wait by
 // then have claimed the key anew, and are not given the old grant, new as it was when its work ended.
-func TestPool_AReadersGrantServesNobodyAfterIt(t *testing.T) {
+func TestPool_AReadersGrantServesNoLaterReader(t *testing.T) {
 	for name, meanwhile := range map[string]func(h *cohort.Hold){
 		"revoked": func(h *cohort.Hold) { h.End(watchdog.ErrRevoked) },
 		"old":     func(*cohort.Hold) { time.Sleep(handover) },
 	} {
-		t.Run(name, func(t *testing.T) { aReadersGrantServesNobodyAfterIt(t, meanwhile) })
+		t.Run(name, func(t *testing.T) { aReadersGrantServesNoLaterReader(t, meanwhile) })
 	}
 }
 
-func aReadersGrantServesNobodyAfterIt(t *testing.T, meanwhile func(h *cohort.Hold)) {
+func aReadersGrantServesNoLaterReader(t *testing.T, meanwhile func(h *cohort.Hold)) {
 	t.Helper()
 	s := &store{OnAcquire: inTurn(mint, slow(attempt/2, mint), mint)}
 	inBubble(t, s, func(b *rig) {
@@ -156,9 +156,9 @@ func (noHolder) Renewed(error)     {}
 func (noHolder) Cancel(error) bool { return false }
 func (noHolder) ReportLoss()       {}
 
-// Somebody waits for a permit. Who comes later may be the one whose claim is granted, and is not
-// the one that gets it.
-func TestPool_NobodyPassesCallersThatWait(t *testing.T) {
+// A caller waits for a permit. The claim of a later caller may be the first that is granted: the grant goes to
+// the caller that waits.
+func TestPool_NoCallerPassesCallersThatWait(t *testing.T) {
 	s := &store{OnAcquire: inTurn(queued(0, time.Minute), mint)}
 	inBubble(t, s, func(b *rig) {
 		first := b.comes(one)
@@ -172,7 +172,7 @@ func TestPool_NobodyPassesCallersThatWait(t *testing.T) {
 }
 
 // The last reader has left, and the release is on its way.
-func TestPool_NobodyJoinsWhatIsAboutToBeGivenBack(t *testing.T) {
+func TestPool_NoReaderJoinsAReleasedGrant(t *testing.T) {
 	s := &store{OnAcquire: mint}
 	s.OnRelease = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
 		if n == 1 {

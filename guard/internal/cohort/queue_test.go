@@ -17,7 +17,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// After callers of its own process, a caller that does not wait need not ask the store, nor one that is to
+// After callers of its own process, a caller that does not wait need not ask the store, nor a caller that is to
 // stop.
 func TestQueue_NoWaitForItsOwnProcess(t *testing.T) {
 	s := &store{OnAcquire: mint}
@@ -41,8 +41,8 @@ func TestQueue_NoWaitForItsOwnProcess(t *testing.T) {
 	})
 }
 
-// The store's word is believed for a moment. Then it is asked once more, and its answer is that of
-// those that do not wait; no other caller gets it.
+// The store's word is believed for a moment. Then it is asked once more, and callers that
+// do not wait get its answer; no other caller does.
 func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 	reply := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Ahead: 9, Remaining: time.Minute, Holder: "other"}
 	s := &store{OnAcquire: says(reply)}
@@ -65,7 +65,7 @@ func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		begun = time.Now()
 		require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy)
-		assert.Equal(b, begun, time.Now(), "also after somebody left")
+		assert.Equal(b, begun, time.Now(), "also after a caller left")
 		b.leaves(holdAndQueue)
 	})
 }
@@ -119,7 +119,7 @@ func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 	})
 }
 
-// A claim that goes on under a new owner is notified under the new one.
+// A claim that starts over under a new owner is notified under the new one.
 func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
 	waits, finished := queued(5, time.Minute), says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
 	s := &store{OnAcquire: inTurn(waits, finished, waits, mint)}
@@ -265,9 +265,9 @@ func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 	}
 }
 
-// It is known that nobody answers: a caller that goes on without a lock asks nobody, unless its own
+// It is known that Redis does not answer: a caller that can work without a lock sends nothing, unless its own
 // process has the key.
-func TestQueue_NobodyIsAskedInAnOutage(t *testing.T) {
+func TestQueue_OutageSendsNothing(t *testing.T) {
 	s := &store{OnAcquire: mint}
 	inBubble(t, s, func(b *rig) {
 		open := func(r *cohort.Request) { r.Down = errUnanswered }
@@ -283,7 +283,7 @@ func TestQueue_NobodyIsAskedInAnOutage(t *testing.T) {
 }
 
 // The same while a claim of the process is on its way: nothing is known of the lock yet.
-func TestQueue_NobodyWaitsForAClaimInAnOutage(t *testing.T) {
+func TestQueue_OutageWaitsForNoClaim(t *testing.T) {
 	s := &store{OnAcquire: unanswered}
 	inBubble(t, s, func(b *rig) {
 		first, begun := b.comes(), time.Now()
@@ -360,7 +360,7 @@ func TestQueue_AnObserverThatPanics(t *testing.T) {
 		<-next.done
 		require.NoError(b, next.err)
 		claims, _ := b.Sent()
-		assert.Equal(b, claims[0].Owner, next.hold.Claim.Owner, "the claim goes on")
+		assert.Equal(b, claims[0].Owner, next.hold.Claim.Owner, "the claim stays")
 		_ = b.ends(next.hold)
 		_, releases := b.Sent()
 		assert.True(b, releases[0].Tombstone)
@@ -393,9 +393,9 @@ func TestQueue_CallsKeepNothing(t *testing.T) {
 	})
 }
 
-// Once nobody joins goroutines any more, a call that would have to wait ends, and a hold is released by one attempt of
+// Once the Table is closed, a call that would have to wait ends, and a hold is released by one attempt of
 // its caller, which is short.
-func TestQueue_NobodyWaitsAfterTheEnd(t *testing.T) {
+func TestQueue_CallsAfterTheEnd(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		s := &store{OnAcquire: mint}
 		s.OnRelease = func(ctx context.Context, _ int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
@@ -453,7 +453,7 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 			inBubble(t, &store{OnAcquire: inTurn(queued(5, time.Minute), test.again)}, func(b *rig) {
 				patient, begun := b.comes(waiting(time.Hour)), time.Now()
 				c := b.comes(waiting(wait))
-				patient.cancel() // the claim is that of both
+				patient.cancel() // the claim serves both
 				<-c.done
 				assert.Equal(b, test.takes, time.Since(begun))
 				test.check(b, c)

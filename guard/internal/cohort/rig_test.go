@@ -67,7 +67,7 @@ func mint(_ context.Context, n int, _ guardstore.Claim) (guardstore.ClaimReply, 
 	return held(uint64(n) * firstMint)
 }
 
-// queued answers that somebody else has the lock, with so many in front.
+// queued answers that another owner has the lock, with so many in front.
 func queued(inFront int, remaining time.Duration) answer {
 	return says(guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Ahead: inFront, Remaining: remaining})
 }
@@ -182,7 +182,7 @@ func metadata(m string) func(*cohort.Request) {
 	return func(r *cohort.Request) { r.Claim.Metadata = m }
 }
 
-// comes has somebody ask for the key, and lets it get as far as it gets.
+// comes has a caller ask for the key, and waits until it waits or has its result.
 func (b *rig) comes(change ...func(*cohort.Request)) *caller {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())

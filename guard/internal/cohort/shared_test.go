@@ -61,8 +61,8 @@ func TestShared_AReaderThatLeavesAsks(t *testing.T) {
 	}
 }
 
-// Nothing ran, or it is known that the grant was lost: nobody asks.
-func TestShared_NobodyAsksInVain(t *testing.T) {
+// Nothing ran, or it is known that the grant was lost: no reader asks.
+func TestShared_NoCheckInVain(t *testing.T) {
 	for name, change := range map[string]func(r *reading){
 		"unused":    func(r *reading) { r.Unused() },
 		"abandoned": func(r *reading) { r.Abandon(r.b.Context()) },
@@ -112,7 +112,7 @@ func TestShared_AReaderThatLeavesLearnsOfTheLoss(t *testing.T) {
 
 // The store does not answer. The error says what was asked for: of the last reader, that is a release, which is sent
 // all the same.
-func TestShared_ReadersThatLeaveWhileNobodyAnswers(t *testing.T) {
+func TestShared_ReadersThatLeaveInAnOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		p     cohort.Patience
 		takes time.Duration
@@ -208,7 +208,7 @@ func TestHold_ARenewalAfterAHandOver(t *testing.T) {
 	})
 }
 
-// No check moves the expiry, and its answer is that of the call.
+// No check moves the expiry, and its answer is the call's.
 func TestHold_Check(t *testing.T) {
 	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, watchdog.ErrNotHeld: {}, watchdog.ErrRevoked: {Revoked: true}} {
 		s := &store{OnAcquire: mint, OnRenew: func(context.Context, int) guardstore.RenewReply { return reply }}

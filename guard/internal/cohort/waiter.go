@@ -23,7 +23,7 @@ type Request struct {
 	Alone   bool          // the call shares no grant, also with Limit or Shared
 }
 
-// State is what is known of the holder of a key.
+// State describes the holder of a key, as far as this process knows.
 type State struct {
 	Busy         bool             // there is one: the store said so, or it is this process
 	Holder       string           // its Metadata, as far as is known
@@ -121,7 +121,7 @@ func (w *waiter) noteBusy() {
 	}
 }
 
-// ask sends the claim of the first caller. If the claim has to wait, it goes on for the callers in the queue.
+// ask sends the claim of the first caller. If the claim has to wait, it serves the callers in the queue.
 func (w *waiter) ask(ctx context.Context, c *cohort) result {
 	t, request := w.table, w.request()
 	request.Queue = w.Waits

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// A caller leaves at the end of its context; what it called goes on to the deadline.
+// A caller leaves at the end of its context; its call keeps running until the deadline.
 func TestDo_LetsItsCallerLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := task.NewGroup()

@@ -9,7 +9,7 @@ type Gate struct {
 
 	mu     sync.Mutex
 	inside int
-	idle   chan struct{} // closed when nobody is inside; nil = nobody waits for that
+	idle   chan struct{} // closed when no work is inside; nil = no goroutine waits for that
 }
 
 // NewGate makes an open Gate.
@@ -75,7 +75,7 @@ func (g *Gate) Draining() <-chan struct{} { return g.draining }
 // Closed is closed once the Gate is.
 func (g *Gate) Closed() <-chan struct{} { return g.closed }
 
-// Idle returns a channel that is closed when nobody is inside.
+// Idle returns a channel that is closed when no work is inside.
 func (g *Gate) Idle() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()

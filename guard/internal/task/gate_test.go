@@ -27,7 +27,7 @@ func TestGate_ClosesInTwoSteps(t *testing.T) {
 	assert.True(t, g.Close())
 	assert.False(t, g.Close(), "only one is the first")
 	assert.True(t, task.IsClosed(g.Closed()))
-	assert.False(t, enter(true), "nobody gets in any more")
+	assert.False(t, enter(true), "no work gets in any more")
 }
 
 func TestGate_CloseDrains(t *testing.T) {
@@ -45,7 +45,7 @@ func TestGate_StopIsThatOfTheWork(t *testing.T) {
 	inner, _ := g.Enter(true)
 	g.Drain()
 	assert.True(t, task.IsClosed(outer))
-	assert.False(t, task.IsClosed(inner), "work under work goes on until the Group is closed")
+	assert.False(t, task.IsClosed(inner), "work under work may wait until the Group is closed")
 	g.Close()
 	assert.True(t, task.IsClosed(inner))
 }
@@ -53,7 +53,7 @@ func TestGate_StopIsThatOfTheWork(t *testing.T) {
 func TestGate_IdleWhenAllLeft(t *testing.T) {
 	t.Parallel()
 	g := task.NewGate()
-	assert.True(t, task.IsClosed(g.Idle()), "nobody has come yet")
+	assert.True(t, task.IsClosed(g.Idle()), "no work has come yet")
 	const n = 100
 	for range n {
 		g.Enter(false)

@@ -21,7 +21,7 @@ func TestGroup_WaitIdle(t *testing.T) {
 		}
 		assert.Zero(t, waited(time.Second))
 		for range 2 {
-			g.Go(func() {}) // nobody waits for it
+			g.Go(func() {}) // no goroutine waits for it
 			synctest.Wait()
 			g.Go(func() { time.Sleep(time.Second) })
 			g.Go(func() { time.Sleep(2 * time.Second) })

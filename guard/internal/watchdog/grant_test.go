@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
-// What is said of a grant that was dropped, or has another holder by then, is past.
+// A reply about a grant that was dropped, or has another holder by then, is out of date.
 func TestGrant_AGrantThatWasDroppedHearsNothing(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		s.OnRenew = func(_ context.Context, n int) guardstore.RenewReply {
@@ -37,7 +37,7 @@ func TestGrant_AGrantThatWasDroppedHearsNothing(t *testing.T) {
 	})
 }
 
-// What is due, and was dropped before it was sent, is not sent. Four batches hang.
+// A renewal of a grant that was dropped before it was sent is not sent. Four batches hang.
 func TestGrant_AGrantThatWasDroppedIsNotSent(t *testing.T) {
 	const short = 3 * time.Second
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
-func TestHolds_OutageShorterThanWhatIsLeftIsSurvived(t *testing.T) {
+func TestHolds_OutageShorterThanTheLeaseIsSurvived(t *testing.T) {
 	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			for range 5 {
@@ -42,7 +42,7 @@ func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 					start := time.Now()
 					<-ctx.Done()
 					s.Fail(nil)
-					assert.Equal(t, 1, s.Depth("order:42"), "still there: nobody else can be in")
+					assert.Equal(t, 1, s.Depth("order:42"), "still there: no other owner can be in")
 					slewed := time.Since(start) * 1_083_333 / 1_000_000
 					assert.Less(t, slewed, ttl, "also by a server's clock that chrony slews")
 					assert.Greater(t, time.Since(start), ttl/2)

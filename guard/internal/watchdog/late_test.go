@@ -15,13 +15,13 @@ import (
 )
 
 // The tests in this file hold a request back on its way to Redis, and let it arrive
-// when nobody counts on it any more.
+// when no caller counts on it any more.
 
 const impatient = time.Second // a StoreTimeout
 
 // The caller of an acquire leaves while it is on its way. It arrives when the Guard has
-// given up waiting for it, and takes a lock for nobody.
-// It would wait in the queue for nobody if somebody else holds the lock.
+// given up waiting for it, and takes a lock for no caller.
+// It would wait in the queue for no caller if another owner holds the lock.
 func TestLate_AnAcquireThatArrivesAfterItWasAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]time.Duration{"free": guard.Forever, "taken": guard.Forever, "not to wait": 0} {
@@ -77,7 +77,7 @@ func TestLate_RenewalOfThePreviousLeaseArrivesLate(t *testing.T) {
 	s := testenv.NewRedis(t)
 	proxy, client := s.Proxy()
 	g := s.GuardOn(client, guard.HandoverWindow(time.Minute), guard.TTL(1500*time.Millisecond))
-	held, release := proxy.HoldRequest(s.Runs("renew", 2)) // the first is that of the nested call
+	held, release := proxy.HoldRequest(s.Runs("renew", 2)) // the first is the nested call's
 	outer := s.Acquire(g, "k")
 	inner, err := g.Acquire(outer.Context(), guard.Key("k"))
 	require.NoError(t, err)

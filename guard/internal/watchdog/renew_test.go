@@ -47,7 +47,7 @@ func TestRenewal_HowLongAReplyIsWaitedFor(t *testing.T) {
 
 // Renewals that are due within a sixtieth of the ttl go out together. The batch is waited for as its most urgent
 // grant is.
-func TestRenewal_WhatIsDueSoonGoesOutTogether(t *testing.T) {
+func TestRenewal_GrantsThatAreDueSoonGoOutTogether(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		var waits []time.Duration
 		s.OnRenew = func(ctx context.Context, _ int) guardstore.RenewReply {
@@ -113,7 +113,7 @@ func TestRenewal_HowSoonAFailureIsRepeated(t *testing.T) {
 	}
 }
 
-// What is due together goes out in pipelines of 500, four at a time.
+// Renewals that are due together go out in pipelines of 500, four at a time.
 func TestRenewal_BatchesAreBoundedAndFourAtATime(t *testing.T) {
 	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
 		s.OnRenew = silence

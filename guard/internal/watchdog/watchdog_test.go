@@ -27,7 +27,7 @@ func says(s *testenv.Script, r guardstore.RenewReply) {
 	s.Change(func() { s.OnRenew = func(context.Context, int) guardstore.RenewReply { return r } })
 }
 
-// silence is a renewal that nobody answers.
+// silence is a renewal that is not answered.
 func silence(ctx context.Context, _ int) guardstore.RenewReply {
 	<-ctx.Done()
 	return guardstore.RenewReply{Err: ctx.Err()}
@@ -86,7 +86,7 @@ func watched(t *testing.T, test func(t *testing.T, w *watchdog.Watchdog, s *test
 	})
 }
 
-// granted is a grant that nobody watches yet.
+// granted is a grant that is not watched yet.
 func granted(w *watchdog.Watchdog, owner string, ttl time.Duration) *watchdog.Grant {
 	c, r := guardstore.Claim{Key: "k", Owner: owner, TTL: ttl}, guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: 7}
 	g := w.NewGrant(c, r, clock.Now(), false)
@@ -237,8 +237,8 @@ func TestWatchdog_AGrantEndsBeforeTheStoreLetsGo(t *testing.T) {
 		text    string
 		after   time.Duration
 	}{
-		"nobody renews":   {0, down, false, nil, "not renewed in time: down", ttl - ttl/10 - 2*time.Millisecond},
-		"nobody answers":  {0, down, true, nil, "not renewed in time", ttl - ttl/10 - 2*time.Millisecond},
+		"renewals fail":   {0, down, false, nil, "not renewed in time: down", ttl - ttl/10 - 2*time.Millisecond},
+		"renewals hang":   {0, down, true, nil, "not renewed in time", ttl - ttl/10 - 2*time.Millisecond},
 		"for so long":     {ttl / 2, guardstore.RenewReply{Held: true}, false, watchdog.ErrMaxHold, "", ttl / 2},
 		"gone from there": {0, guardstore.RenewReply{}, false, watchdog.ErrNotHeld, "", ttl / 3},
 		"revoked":         {0, guardstore.RenewReply{Revoked: true}, false, watchdog.ErrRevoked, "", ttl / 3},
