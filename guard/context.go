@@ -79,8 +79,7 @@ func WithGuard(ctx context.Context, g *Guard) context.Context {
 	return context.WithValue(ctx, guardKey{}, g)
 }
 
-// leaseContext carries a lease that it is a part of: with context.WithValue it would be
-// apart.
+// leaseContext carries a lease, and is part of its memory: context.WithValue would allocate.
 type leaseContext struct {
 	context.Context //nolint:containedctx // it is one
 
@@ -103,7 +102,7 @@ func leaseIn(ctx context.Context) *Lease {
 	return l
 }
 
-// inChain gives the innermost lease of g on key in ctx, held or not.
+// inChain returns the innermost lease of g on key in ctx, held or not.
 func (g *Guard) inChain(ctx context.Context, key string) *Lease { return leaseIn(ctx).inChain(g, key) }
 
 // inChain is Guard.inChain for the innermost lease of a context, which may be nil.
@@ -116,8 +115,7 @@ func (l *Lease) inChain(g *Guard, key string) *Lease {
 	return nil
 }
 
-// under says whether a context, of which this is the innermost lease, runs under one of g that is
-// held.
+// under returns whether a context with this innermost lease runs under a lease of g that is held.
 func (l *Lease) under(g *Guard) bool {
 	for ; l != nil; l = l.outer {
 		if l.hold.g == g && l.Err() == nil {

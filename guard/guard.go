@@ -124,7 +124,7 @@ func checkClient(client redis.UniversalClient) error {
 	return nil
 }
 
-// isNil also finds a nil pointer in an interface.
+// isNil returns whether v is nil, or an interface with a nil pointer.
 func isNil(v any) bool {
 	r := reflect.ValueOf(v)
 	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
@@ -154,7 +154,7 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	return g
 }
 
-// made says whether g comes from New or the like.
+// made returns whether New or NewWithStore made g.
 func (g *Guard) made() bool { return g != nil && g.store != nil }
 
 // Shutdown takes no new work, except under a context that holds a lease of this Guard:

@@ -44,7 +44,7 @@ func (g *Guard) newHold(ctx context.Context, c *call, got cohort.Hold) *Lease {
 	return &h.root
 }
 
-// open is how many leases are open.
+// open returns how many leases are open.
 func (h *hold) open() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +91,7 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	return l, nil
 }
 
-// admit lets a lease in that has begun, unless the hold was lost meanwhile.
+// admit adds a lease to the hold, unless the hold was lost meanwhile.
 func (h *hold) admit(ctx context.Context, l *Lease) (*Lease, error) {
 	h.mu.Lock()
 	reason := h.reason
@@ -122,7 +122,7 @@ func (h *hold) sendDepth(ctx context.Context, op string, p cohort.Patience) erro
 	return h.outcome(ctx, h.Check(ctx, op, p))
 }
 
-// outcome is the error of a caller for the result of a command about the hold.
+// outcome returns the caller's error for the result of a command about the hold.
 func (h *hold) outcome(ctx context.Context, err error) error {
 	failure := failureIn(err)
 	switch {
@@ -134,7 +134,7 @@ func (h *hold) outcome(ctx context.Context, err error) error {
 	return storeError(failure, h.Label.Name)
 }
 
-// failureIn is the failure of a command in err, or nil. It takes no memory where there is none.
+// failureIn returns the failure of a command in err, or nil. It allocates nothing if err is nil.
 func failureIn(err error) *retry.Error {
 	if err == nil {
 		return nil
@@ -200,7 +200,7 @@ func (h *hold) ReportLoss() {
 	h.reportLoss(h.lossSoFar())
 }
 
-// endContexts comes before reportLoss: observers take time.
+// endContexts ends the contexts of all leases. It comes before reportLoss: observers take time.
 func (h *hold) endContexts(reason *LostError) {
 	h.root.cancel(reason)
 	for _, l := range h.innerLeases() {
@@ -245,7 +245,7 @@ func (h *hold) err() error {
 	return h.reason
 }
 
-// lossSoFar is the hold's loss, or nil if there was none.
+// lossSoFar returns the hold's loss, or nil.
 func (h *hold) lossSoFar() *LostError {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -260,7 +260,7 @@ func (h *hold) lostError(cause error) *LostError {
 	return &lost
 }
 
-// endedBy is lostError in no memory of its own.
+// endedBy is lostError without the allocation.
 func (h *hold) endedBy(cause error) LostError {
 	switch {
 	case errors.Is(cause, watchdog.ErrMaxHold):

@@ -20,7 +20,7 @@ type Lease struct {
 	parent  *Lease          // the lease of the same hold that this one was opened under
 	outer   *Lease          // the next lease in the chain of the context
 	ctx     context.Context //nolint:containedctx // a lease is made for handing it out
-	own     leaseContext    // what ctx is
+	own     leaseContext    // memory for ctx
 	cancel  context.CancelCauseFunc
 	depth   int
 	started clock.Instant
@@ -154,14 +154,14 @@ func (l *Lease) endAsync(ctx context.Context, e ending) (begun bool) {
 	return h.g.tasks.Go(func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) })
 }
 
-// ending is how far the end of a lease has come.
+// ending says how far the end of a lease has come.
 type ending struct {
 	reason *LostError // why the hold has ended, if it has
 	last   bool       // no lease of the hold is left
 	ends   bool       // this ends the hold, which had not ended before
 }
 
-// loss is nil if the hold has not ended, or was not lost.
+// loss returns the loss of the hold, or nil if the hold has not ended, or was not lost.
 func (e ending) loss() *LostError {
 	if e.reason == nil || errors.Is(e.reason.Cause, ErrReleased) {
 		return nil
@@ -204,7 +204,7 @@ func (l *Lease) beginEnd() (e ending, first bool) {
 // finishEnd sends the release and notifies the observers.
 func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 	h := l.hold
-	// What an Observer does, a panic included, keeps nothing of this from being done.
+	// All of this is done even if an Observer panics.
 	defer l.settleIt()
 	if e.ends { // else the loss does so
 		defer h.g.inside.Leave()

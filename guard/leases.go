@@ -51,7 +51,7 @@ func endAll(ctx context.Context, taken []*Lease, p cohort.Patience) {
 	g.tasks.InTurn(len(taken), patience, func(i int) { taken[last-i].end(ctx, p) })
 }
 
-// endEach ends what an Observer that panicked left.
+// endEach ends the leases that an Observer's panic left.
 func endEach(ctx context.Context, taken []*Lease, p cohort.Patience) {
 	if last := len(taken) - 1; last >= 0 {
 		defer endEach(ctx, taken[:last], p)

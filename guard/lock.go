@@ -166,7 +166,7 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (c 
 	return c, nil
 }
 
-// settingsOf checks what a call was given, its keys apart.
+// settingsOf checks the arguments of a call, except its keys.
 func (g *Guard) settingsOf(ctx context.Context, opts []LockOption) (settings, error) {
 	switch {
 	case !g.made():
@@ -177,7 +177,7 @@ func (g *Guard) settingsOf(ctx context.Context, opts []LockOption) (settings, er
 	return g.lock.with(opts)
 }
 
-// refuseFailOpen is for calls that return what they took.
+// refuseFailOpen is for calls that return a lease.
 func refuseFailOpen(opts []LockOption, method, result string) error {
 	given, err := settings{}.with(opts)
 	if err == nil && given.failOpen {
@@ -314,7 +314,7 @@ func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort
 	return got, w, err
 }
 
-// failure is the error of a caller for an error of its cohort.
+// failure returns the caller's error for an error of its cohort.
 func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited, err error) error {
 	var failure *retry.Error
 	var recorded *cohort.RecordedError
@@ -333,7 +333,7 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 	return ended(ctx)
 }
 
-// busy is the error of a call whose wait ended; cause is the end of its context, if that ended the wait.
+// busy returns the error of a call whose wait ended. cause is the end of its context, if that ended the wait.
 func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyError {
 	e := &BusyError{
 		Name: c.lock.Name, Key: c.lock.Key, Holder: w.Holder, Limit: w.Limit, Err: cause,

@@ -106,8 +106,8 @@ func (g *Guard) prepareAll(ctx context.Context, keys []KeyFunc, opts []LockOptio
 	return call{settings: s, under: leaseIn(ctx)}, sorted, nil
 }
 
-// resolveKeys runs all key functions, and sorts what they say. A key that is there twice has
-// the name that comes first.
+// resolveKeys runs all key functions, and sorts the keys. A key that is there twice has
+// the first of its names.
 func (s settings) resolveKeys(ctx context.Context, keys []KeyFunc) ([]Lock, error) {
 	if len(keys) == 0 {
 		return nil, &OptionError{"keys", fmt.Sprintf("is empty: give 1 to %d", maxLocks)}
@@ -183,7 +183,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) ([]*Lease
 	return taken, nil
 }
 
-// claimed is the result of a claim.
+// claimed is the result of one claim of several.
 type claimed struct {
 	begun  clock.Instant
 	hold   cohort.Hold

@@ -78,7 +78,7 @@ func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 	return v, false, err
 }
 
-// checkOnce says whether a call can have a record.
+// checkOnce returns why a call cannot have a record, or nil.
 func (g *Guard) checkOnce(c *call) error {
 	_, recorder := g.store.(guardstore.Recorder)
 	if err := c.checkOnce(); err != nil {

@@ -32,7 +32,7 @@ func (e notAskedError) Error() string {
 // Unwrap returns the error of an earlier call.
 func (e notAskedError) Unwrap() error { return e.err }
 
-// serverOf names the server that serves a key: nodes of a cluster fail independently.
+// serverOf returns the name of the server of a key: nodes of a cluster fail independently.
 func (g *Guard) serverOf(ctx context.Context, key string) string {
 	if s, ok := g.store.(guardstore.ServerNamer); ok {
 		return s.Server(ctx, key)
@@ -40,7 +40,7 @@ func (g *Guard) serverOf(ctx context.Context, key string) string {
 	return ""
 }
 
-// outage is the error of a call with FailOpen that need not be sent, or nil.
+// outage returns the error of a call with FailOpen that need not be sent, or nil.
 func (g *Guard) outage(ctx context.Context, key string) error {
 	g.outages.mu.Lock()
 	known := len(g.outages.byServer) > 0

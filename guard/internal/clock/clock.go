@@ -22,7 +22,7 @@ var start = time.Now()
 
 const epoch Instant = 1 << 60
 
-// Now is the present. It reads the suspension last: a suspension between the two readings makes the
+// Now returns the present. It reads the suspension last: a suspension between the two readings makes the
 // instant later, which ends a lease early, never late.
 func Now() Instant {
 	_, at := Reading()
@@ -36,18 +36,18 @@ func Reading() (time.Time, Instant) {
 	return t, epoch.Add(elapsed + suspended(t.UnixNano()-int64(elapsed)))
 }
 
-// Add gives the instant d after i.
+// Add returns the instant d after i.
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 
-// Sub is how long it takes from j to i.
+// Sub returns how long it takes from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// Until is how long it takes to get to i, negative when i has passed.
+// Until returns how long it takes to get to i. It is negative when i has passed.
 func (i Instant) Until() time.Duration { return i.Sub(Now()) }
 
-// Time gives i on the wall clock.
+// Time returns i on the wall clock.
 func (i Instant) Time() time.Time { return time.Now().Add(i.Until()) }
 
-// InBubble says that i was read in a testing/synctest bubble. There, package time begins in the
+// InBubble returns whether i was read in a testing/synctest bubble. There, package time begins in the
 // year 2000: long before this process did, and no clock goes back otherwise.
 func (i Instant) InBubble() bool { return i < epoch.Add(-24*time.Hour) }

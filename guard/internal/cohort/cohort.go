@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
-// cohort are the callers of this process that want one key. It has a queue of the callers that wait,
+// A cohort is the callers of this process that want one key. It has a queue of the callers that wait,
 // and claims that stand for them in the store. A claim becomes a grant, which serves one caller
 // after another for as long as the handover window is open: lock cohorting (Dice, Marathe,
 // Shavit: Lock cohorting, PPoPP 2012).
@@ -276,7 +276,7 @@ func (c *cohort) remove(w *waiter) {
 	}
 }
 
-// missingClaims is how many claims to add for the callers in the queue. More could not be granted.
+// missingClaims returns how many claims to add for the callers in the queue. The store could not grant more.
 func (c *cohort) missingClaims() int {
 	return min(c.queue.Len(), c.room.grants-len(c.grants)-c.reserved-c.releasing, c.room.claims-c.reserved) - len(c.claims)
 }

@@ -38,7 +38,8 @@
 // # After a caller has left
 //
 // A caller leaves at once. What its claim took, or may still take, is released asynchronously: by a
-// release, and by a tombstone where a command may still be on its way. A grant that was lost is
+// release, and by a tombstone where a command may still be on its way. A grant that comes too late to be used is
+// released, too, and the claim starts over under a new owner. A grant that was lost is
 // abandoned: callers in the queue claim again, and do not wait for its release.
 //
 // # The order of locks
@@ -49,14 +50,14 @@
 //  2. Table.mu: the map, each cohort in it with its queue, and the callers of each grant;
 //  3. Watchdog.mu: deadlines, and the holders of each grant;
 //  4. notifier.mu: the claims that messages are for;
-//  5. the mutexes of revocations, of a task.Group, and of what Awake calls.
+//  5. the mutexes of a task.Group, and of the function Awake.
 //
 // The watchdog calls a watchdog.Holder with none of them, and nothing calls the store with one. The fields of a claim belong
 // to its goroutine, those of a waiter to its caller while it is not in the queue.
 //
 // # What it relies on, and what it never does
 //
-// It relies on the store to say which owner holds a key, on package retry to send a command until it is
+// The package relies on the store to say which owner holds a key, on package retry to send a command until it is
 // answered, and on package watchdog for how long a grant is certain. It never calls a key free or
 // taken by itself, never hands over a grant that is not certain, never reads a clock but this
 // process's, and knows nothing of leases, options or observers.

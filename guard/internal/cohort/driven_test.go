@@ -50,7 +50,8 @@ type drive struct {
 	rnd    *rand.Rand
 	calm   bool // nothing fails any more
 	steps  int
-	held   map[string]int    // by owner: when the store last said that it holds
+	held   map[string]int    // by owner: when the store last said that it holds, under its first fence
+	minted map[string]uint64 // by owner: that fence
 	lost   map[string]int    // by key: when it was taken away last
 	top    map[string]uint64 // the highest fence
 	alone  map[string]uint64 // the highest fence of an exclusive holder
@@ -208,13 +209,17 @@ func noAnswer(ctx context.Context) {
 	}
 }
 
-// holds notes that the store answered an owner that it holds.
+// holds notes that the store answered an owner that it holds. If the lock was taken away, a late duplicate of the claim
+// may get it again, under another fence. The process may have the first reply: its work is doomed all the same.
 func (s drivenStore) holds(owner string, r guardstore.ClaimReply) {
 	if r.Status == guardstore.ClaimHeld {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if first, known := s.minted[owner]; known && first != r.Fence {
+			return
+		}
 		s.steps++
-		s.held[owner] = s.steps
+		s.held[owner], s.minted[owner] = s.steps, r.Fence
 	}
 }
 
@@ -377,7 +382,7 @@ func driven(t *testing.T, seed uint64) {
 	t.Helper()
 	d := &drive{
 		store: guardtest.NewStore(), rnd: rand.New(rand.NewPCG(seed, 19)),
-		held: map[string]int{}, lost: map[string]int{}, top: map[string]uint64{}, alone: map[string]uint64{}, inside: map[string][]*insider{},
+		held: map[string]int{}, minted: map[string]uint64{}, lost: map[string]int{}, top: map[string]uint64{}, alone: map[string]uint64{}, inside: map[string][]*insider{},
 	}
 	keys := []string{"a", "b"}[:1+d.draw(2)]
 	guards := make([]*guard.Guard, 3)

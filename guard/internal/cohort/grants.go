@@ -101,7 +101,7 @@ func (c *cohort) noteFull() {
 	}
 }
 
-// window is for how long a grant passes from caller to caller.
+// window returns for how long a grant passes from caller to caller.
 func (c *cohort) window() time.Duration {
 	return min(c.table.Handover, c.id.ttl/2) // the servers of a quorum may be as far apart
 }

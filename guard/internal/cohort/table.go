@@ -97,5 +97,5 @@ func (t *Table) Close(cause error) {
 	t.notifier.close()
 }
 
-// Held are the holds that are watched and have not ended, in no order.
+// Held returns the holds that are watched and have not ended, in no order.
 func (t *Table) Held() []watchdog.Held { return t.watchdog.All() }

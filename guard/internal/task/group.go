@@ -79,7 +79,7 @@ func (b *Group) Close() <-chan struct{} {
 	return b.idle
 }
 
-// IsClosed says whether a channel is closed, without waiting for it.
+// IsClosed returns whether a channel is closed, without waiting for it.
 func IsClosed(done <-chan struct{}) bool {
 	select {
 	case <-done:

@@ -67,7 +67,7 @@ func (w *Watchdog) NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent cl
 	}
 }
 
-// trustedUntil is the deadline that a command gives which was sent at sent: a tenth
+// trustedUntil returns the deadline that a command sent at sent gives: a tenth
 // less than the ttl, as two clocks differ. chrony slews a clock by 83,333 ppm at most.
 func trustedUntil(sent clock.Instant, ttl time.Duration) clock.Instant {
 	return sent.Add(ttl - ttl/10 - 2*time.Millisecond)
@@ -191,7 +191,7 @@ func (t *Grant) request() guardstore.Grant {
 	return request
 }
 
-// next is when the watchdog has to look at the grant.
+// next returns when the watchdog has to look at the grant.
 func (t *Grant) next() clock.Instant {
 	next := t.deadline
 	if t.holdUntil > 0 {

@@ -119,7 +119,7 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 	return nil
 }
 
-// NotHeld is why a grant ended that the store does not hold any more.
+// NotHeld returns why a grant ended, given a reply that the store does not hold it.
 func NotHeld(r guardstore.RenewReply) error {
 	if r.Revoked {
 		return ErrRevoked

@@ -135,7 +135,7 @@ type Held struct {
 	Deadline clock.Instant
 }
 
-// All are the holders whose grants have not ended, in no order.
+// All returns the holders whose grants have not ended, in no order.
 func (w *Watchdog) All() (all []Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
