@@ -69,6 +69,7 @@ var facts = []struct{ page, says, where, code string }{
 	{`docs/reference/compatibility.md`, `| go-redis | v9.22 |`, `go.mod`, `github.com/redis/go-redis/v9 v9.22.0`},
 	{`docs/reference/compatibility.md`, "`guard` and net/http | 1.25", `go.mod`, `go 1.25.0`},
 	{`docs/reference/compatibility.md`, `and the command | 1.26`, `cmd/redlatch/go.mod`, `go 1.26.0`},
+	{`docs/reference/compatibility.md`, `guardsql, echo, gin and gRPC | 1.25`, `middleware/echo/go.mod`, `go 1.25.0`},
 	{`docs/reference/compatibility.md`, `6.2, 7.4, the newest 8`, `.github/workflows/ci.yml`, `redis:7.4-bookworm`},
 	{`docs/reference/compatibility.md`, `8.1, the newest 9`, `.github/workflows/ci.yml`, `valkey/valkey:8.1`},
 	{`docs/reference/compatibility.md`, `gin v1.12`, `middleware/gin/go.mod`, `github.com/gin-gonic/gin v1.12`},
@@ -76,7 +77,7 @@ var facts = []struct{ page, says, where, code string }{
 	{`docs/reference/compatibility.md`, `asynq v0.26`, `middleware/asynq/go.mod`, `github.com/hibiken/asynq v0.26`},
 	{`docs/reference/compatibility.md`, `River v0.51`, `middleware/river/go.mod`, `github.com/riverqueue/river v0.51`},
 	{`docs/reference/compatibility.md`, `watermill v1.5`, `middleware/watermill/go.mod`, `github.com/ThreeDotsLabs/watermill v1.5`},
-	{`README.md`, `Go 1.25 (most adapters: 1.26), go-redis 9.22`, `go.mod`, `go 1.25.0`},
+	{`README.md`, `Go 1.25 (some adapters: 1.26), go-redis 9.22`, `go.mod`, `go 1.25.0`},
 	{`docs/guides/leader.md`, `random, growing pause (10 s at most)`, `guard`, `longest = 10 * time.Second`},
 }
 

@@ -1,12 +1,12 @@
 module github.com/redlatch/redlatch/middleware/grpc
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/redlatch/redlatch v0.0.0
 	github.com/stretchr/testify v1.12.1
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa
 	google.golang.org/grpc v1.83.2
 	google.golang.org/protobuf v1.36.12
 )
