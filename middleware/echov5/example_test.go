@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
-	"time"
 
 	"github.com/labstack/echo/v5"
 
@@ -120,55 +118,6 @@ func ExampleCheck() {
 
 	fmt.Println(guardecho.Check(e, routes))
 	// Output: guardecho: row "POST /orders/:id/pay": there is no such route; a row has the full path, as the route has it
-}
-
-// A transfer locks both accounts, or none: in one order, whichever way the money goes.
-func ExampleRule_And() {
-	g := newGuard()
-	defer g.Close()
-
-	e := echo.New()
-	e.Use(guardecho.Annotate(g, guardecho.Routes{
-		"POST /accounts/:from/pay/:to": guardecho.Lock("account:{from}").And("account:{to}"),
-	}))
-	e.POST("/accounts/:from/pay/:to", func(c *echo.Context) error {
-		_, from := guard.Held(c.Request().Context(), guard.Key("account:alice"))
-		_, to := guard.Held(c.Request().Context(), guard.Key("account:bob"))
-		return c.String(http.StatusOK, fmt.Sprint("held: ", from, " ", to))
-	})
-
-	answer := httptest.NewRecorder()
-	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/accounts/alice/pay/bob", nil))
-	fmt.Println(answer.Body)
-	// Output: held: true true
-}
-
-func ExampleRule_Once() {
-	g := newGuard()
-	defer g.Close()
-
-	charges := 0
-	e := echo.New()
-	e.POST("/orders/:id/pay", func(c *echo.Context) error {
-		charges++
-		return c.String(http.StatusCreated, fmt.Sprint("charge ", charges))
-	}, guardecho.Middleware(g, guardecho.Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24*time.Hour)))
-
-	pay := func(body string) {
-		request := httptest.NewRequest(http.MethodPost, "/orders/42/pay", strings.NewReader(body))
-		request.Header.Set("X-Tenant", "acme")
-		request.Header.Set("Idempotency-Key", "7f9c")
-		answer := httptest.NewRecorder()
-		e.ServeHTTP(answer, request)
-		fmt.Println(answer.Code, answer.Header().Get("Idempotent-Replayed") == "true", strings.Contains(answer.Body.String(), "charge 1"))
-	}
-	pay("70 EUR")
-	pay("70 EUR") // the client did not get the answer, and asks again
-	pay("80 EUR")
-	// Output:
-	// 201 false true
-	// 201 true true
-	// 422 false false
 }
 
 // The tenant is what middleware found before, and left in the echo.Context.

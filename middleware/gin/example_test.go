@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -85,23 +83,6 @@ func ExampleCheck() {
 	// Output: guardgin: row "POST /orders/:id/pay": there is no such route; a row has the full path, as the route has it
 }
 
-func ExampleRule_And() {
-	g := newGuard()
-	defer g.Close()
-
-	// Each request also locks the tenant, which no template can name.
-	tenant := func(c *gin.Context) (string, error) { return guard.JoinKey("tenant", c.Request.Host), nil }
-	engine := gin.New()
-	engine.POST("/orders/:id/pay", guardgin.Middleware(g, guardgin.LockFunc(tenant).And("order:{id}")), func(c *gin.Context) {
-		_, byTenant := guard.Held(c.Request.Context(), guard.Key("tenant:example.com"))
-		_, byOrder := guard.Held(c.Request.Context(), guard.Key("order:42"))
-		c.String(http.StatusOK, fmt.Sprint("held: ", byTenant, " ", byOrder))
-	})
-
-	fmt.Println(post(engine, "/orders/42/pay").Body)
-	// Output: held: true true
-}
-
 // An own page for a busy order, and the usual answer for all else.
 func ExampleContext() {
 	g := newGuard()
@@ -147,34 +128,4 @@ func ExampleWriteError() {
 	answer := post(engine, "/stock")
 	fmt.Println(answer.Code, answer.Header().Get("Content-Type"))
 	// Output: 409 application/problem+json
-}
-
-func ExampleRule_Once() {
-	g := newGuard()
-	defer g.Close()
-
-	charges := 0
-	engine := gin.New()
-	engine.POST("/orders/:id/pay",
-		guardgin.Middleware(g, guardgin.Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24*time.Hour)),
-		func(c *gin.Context) {
-			charges++
-			c.String(http.StatusCreated, "charge %d", charges)
-		})
-
-	pay := func(body string) {
-		request := httptest.NewRequest(http.MethodPost, "/orders/42/pay", strings.NewReader(body))
-		request.Header.Set("X-Tenant", "acme")
-		request.Header.Set("Idempotency-Key", "7f9c")
-		answer := httptest.NewRecorder()
-		engine.ServeHTTP(answer, request)
-		fmt.Println(answer.Code, answer.Header().Get("Idempotent-Replayed") == "true", strings.Contains(answer.Body.String(), "charge 1"))
-	}
-	pay("70 EUR")
-	pay("70 EUR") // the client did not get the answer, and asks again
-	pay("80 EUR")
-	// Output:
-	// 201 false true
-	// 201 true true
-	// 422 false false
 }

@@ -41,28 +41,6 @@ func ExampleMiddleware() {
 	// Output: paid under order:42
 }
 
-func ExampleMiddleware_busy() {
-	g := newGuard()
-	defer g.Close()
-	lease, err := g.Acquire(context.Background(), guard.Key("order:42"))
-	if err != nil {
-		panic(err)
-	}
-	defer lease.Release(context.Background())
-
-	guarded := guardhttp.Middleware(g, guardhttp.Lock("order:{id}", guard.NoWait()))
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", guarded(http.NotFoundHandler()))
-
-	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
-	fmt.Println(answer.Code, answer.Header().Get("Retry-After") != "")
-	fmt.Println(strings.Contains(answer.Body.String(), `"code":"lock_busy"`))
-	// Output:
-	// 409 true
-	// true
-}
-
 func ExampleAnnotate() {
 	g := newGuard()
 	defer g.Close()
@@ -244,26 +222,6 @@ func ExampleRule_And_function() {
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
 	fmt.Print(answer.Body)
 	// Output: held: true
-}
-
-// Three exports at a time for each tenant; the fourth is asked to come back.
-func ExampleLock_limit() {
-	g := newGuard()
-	defer g.Close()
-
-	export := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "exported") })
-	atMost3 := guardhttp.Lock("export:{header:X-Tenant}", guard.Limit(3), guard.NoWait())
-	h := guardhttp.Middleware(g, atMost3.BusyStatus(http.StatusServiceUnavailable))(export)
-
-	request := httptest.NewRequest(http.MethodPost, "/exports", nil)
-	request.Header.Set("X-Tenant", "acme")
-	for range 3 {
-		_, _ = g.Acquire(context.Background(), guard.Key("export:acme"), guard.Limit(3))
-	}
-	answer := httptest.NewRecorder()
-	h.ServeHTTP(answer, request)
-	fmt.Println(answer.Code)
-	// Output: 503
 }
 
 func ExampleRule_Once() {

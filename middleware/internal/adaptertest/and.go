@@ -3,7 +3,6 @@ package adaptertest
 import (
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,33 +57,5 @@ func and(t *testing.T, original Build) {
 				}
 			}
 		}
-	})
-	t.Run("the key of a function comes first", func(t *testing.T) {
-		t.Parallel()
-		h := original(t, Setup{
-			Guard: guardtest.NewMemoryGuard(t), Key: func() (string, error) { return "shop", nil }, And: []string{"order:{id}"},
-			Work: func(_ http.ResponseWriter, r *http.Request) {
-				for _, key := range []string{"shop", "order:7"} {
-					_, ok := guard.Held(r.Context(), guard.Key(key))
-					assert.True(t, ok, key)
-				}
-			},
-		})
-		assert.Equal(t, http.StatusOK, serve(h, pay("7")).Code)
-	})
-	t.Run("there are 64 at most", func(t *testing.T) {
-		t.Parallel()
-		many := Setup{Guard: guardtest.NewMemoryGuard(t), Template: "a", And: slices.Repeat([]string{"b"}, 63), Work: nothing}
-		assert.NotPanics(t, func() { original(t, many) })
-		many.And = append(many.And, "b")
-		assert.Contains(t, panicText(func() { original(t, many) }), "65 keys with those of And, the most is 64")
-	})
-	t.Run("what one key lacks is the client's fault", func(t *testing.T) {
-		t.Parallel()
-		g := guardtest.NewMemoryGuard(t)
-		r := transfer("7", "8")
-		r.Header.Del("X-Tenant")
-		assert.Equal(t, http.StatusBadRequest, serve(build(t, g, nothing), r).Code)
-		assertFree(t, g, "account:7")
 	})
 }

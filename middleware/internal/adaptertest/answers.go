@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -76,11 +75,6 @@ type statusError struct{}
 
 func (statusError) Error() string   { return "secret" }
 func (statusError) StatusCode() int { return http.StatusNotFound }
-
-// describedError has a detail for clients.
-type describedError struct{ statusError }
-
-func (describedError) Detail() string { return "There is no such order." }
 
 var rows = []row{
 	{"busy, not waited for", held(guard.NoWait()), 409, "lock_busy", true, false},
@@ -155,15 +149,6 @@ func answers(t *testing.T, build Build) {
 			})
 		}
 	}
-	t.Run("own key function with a detail", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		key := func() (string, error) { return "", fmt.Errorf("secret: %w", describedError{}) }
-		rec := serve(build(t, Setup{Guard: b.Guard, Template: "order:{id}", Key: key, Work: ShowKey}), pay("7"))
-		assert.Equal(t, http.StatusNotFound, rec.Code)
-		assert.Contains(t, rec.Body.String(), `"detail":"There is no such order."`)
-		assert.NotContains(t, rec.Body.String(), "secret")
-	})
 }
 
 // built gives what build makes of s. A table may refuse a template that does not fit its

@@ -36,6 +36,12 @@ func keys(t *testing.T, build Build) {
 		assert.Equal(t, http.StatusOK, rec.Code, id)
 		assert.Equal(t, want, rec.Body.String(), id)
 	}
+	values := map[string]func(*http.Request) (string, error){
+		"tenant": func(*http.Request) (string, error) { return "a:b", nil },
+		"id":     func(r *http.Request) (string, error) { return "0" + r.PathValue("id"), nil },
+	}
+	s := Setup{Guard: guardtest.NewMemoryGuard(t), Template: "tenant:{tenant}:order:{id}", Values: values, Work: ShowKey}
+	assert.Equal(t, "tenant:a%3Ab:order:07", serve(build(t, s), pay("7")).Body.String())
 	for _, id := range []string{"%FF", "a%FF%2Fb", strings.Repeat("x", 507), strings.Repeat("%3A", 200)} {
 		assert.Equal(t, http.StatusBadRequest, serve(h, pay(id)).Code, id)
 	}

@@ -1,11 +1,9 @@
 package adaptertest
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,27 +51,10 @@ func onceHeaders(t *testing.T, build Build) {
 	want.Set("Content-Language", "second")
 	assert.Equal(t, want, second.Header())
 
-	t.Run("a type that is switched off stays off", func(t *testing.T) {
-		t.Parallel()
-		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
-			w.Header()["Content-Type"] = nil
-			_, _ = io.WriteString(w, "<html>")
-		}})
-		for range 2 {
-			res := sendOverHTTP(t, route, 1, onceRequest(""))
-			assert.NotContains(t, res.header, "Content-Type")
-			assert.Equal(t, "<html>", res.body)
-		}
-		assert.EqualValues(t, 1, route.runs.Load())
-	})
 }
 
 func onceKept(t *testing.T, build Build) {
-	for status, kept := range map[int]bool{
-		200: true, 202: true, 301: true, 400: true, 402: true, 404: true, 410: true, 422: true, 499: true,
-		206: false, 304: false, 401: false, 403: false, 408: false, 409: false, 412: false, 416: false, 425: false, 429: false,
-		500: false, 502: false, 503: false,
-	} {
+	for status, kept := range map[int]bool{201: true, 422: true, 409: false, 502: false} {
 		g := guardtest.NewMemoryGuard(t)
 		route := newOnceRoute(t, build, Setup{Guard: g, Once: []guard.OnceOption{guard.AtMostOnce()}, Work: func(w http.ResponseWriter, r *http.Request) {
 			_, began := guard.Interrupted(r.Context())
@@ -128,40 +109,6 @@ func onceNotKept(t *testing.T, build Build) {
 			assert.EqualValues(t, 1, route.runs.Load())
 		})
 	}
-	t.Run("broken off", func(t *testing.T) {
-		t.Parallel()
-		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "5000")
-			_, _ = io.Copy(w, onlyReader{io.MultiReader(strings.NewReader("17 bytes of 5,000"), brokenReader{})})
-		}})
-		assert.True(t, sendOverHTTP(t, route, 1, onceRequest("")).broken)
-		assertProblem(t, serve(route, onceRequest("")), http.StatusConflict, "idempotency_result_not_kept")
-		assert.EqualValues(t, 1, route.runs.Load())
-	})
-	t.Run("whole, of a length that was said", func(t *testing.T) {
-		t.Parallel()
-		for _, method := range []string{http.MethodPost, http.MethodHead} {
-			route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Length", "4")
-				if method == http.MethodPost {
-					_, _ = io.WriteString(w, "body")
-				}
-			}})
-			ask := func() *httptest.ResponseRecorder {
-				r := onceRequest("")
-				r.Method = method
-				return serve(route, r)
-			}
-			assertReplay(t, ask(), ask())
-		}
-	})
-	t.Run("as long as can be kept", func(t *testing.T) {
-		t.Parallel()
-		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, strings.Repeat("a", tooLong-1))
-		}})
-		assertReplay(t, serve(route, onceRequest("")), serve(route, onceRequest("")))
-	})
 	t.Run("longer than the rule says", func(t *testing.T) {
 		t.Parallel()
 		route := newOnceRoute(t, build, Setup{Guard: guardtest.NewMemoryGuard(t), Work: created, Once: []guard.OnceOption{guard.MaxResult(10)}})
@@ -213,20 +160,12 @@ func onceBodies(t *testing.T, build Build) {
 	large := strings.Repeat("a", most)
 	assertReplay(t, serve(route, onceRequest(large)), serve(route, onceRequest(large)))
 	assert.EqualValues(t, most, read.Load())
-	streamed := onceRequest("")
-	streamed.Body, streamed.ContentLength = io.NopCloser(onlyReader{strings.NewReader(large)}), -1
-	assert.Equal(t, http.StatusNoContent, serve(route, streamed).Code, "the same request")
 	assert.Equal(t, http.StatusUnprocessableEntity, serve(route, onceRequest(large[1:]+"b")).Code)
 
 	assertProblem(t, serve(route, onceRequest(large+"a")), http.StatusRequestEntityTooLarge, "body_too_large")
 	broken := onceRequest("")
 	broken.Body = io.NopCloser(io.MultiReader(strings.NewReader("7"), brokenReader{}))
 	assertProblem(t, serve(route, broken), http.StatusBadRequest, "body_unreadable")
-	ctx, leave := context.WithCancel(t.Context())
-	leave()
-	gone := onceRequest("").WithContext(ctx)
-	gone.Body = io.NopCloser(brokenReader{})
-	assert.Equal(t, 499, serve(route, gone).Code)
 	assert.EqualValues(t, 1, route.runs.Load())
 }
 

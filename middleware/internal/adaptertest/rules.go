@@ -46,11 +46,6 @@ func rules(t *testing.T, build Build) {
 			assert.InDelta(t, 2*time.Second, time.Since(start), float64(10*time.Millisecond))
 		})
 	})
-	t.Run("a Guard of the context", func(t *testing.T) {
-		h := build(t, Setup{Template: "order:{id}", Work: ShowKey})
-		r := pay("7")
-		assert.Equal(t, "order:7", serve(h, r.WithContext(guard.WithGuard(r.Context(), g))).Body.String())
-	})
 }
 
 // parseKey checks that a malformed template is an error of the adapter.

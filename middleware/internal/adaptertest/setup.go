@@ -113,7 +113,7 @@ func Suite(t *testing.T, adapter Adapter) {
 			}
 			for name, part := range map[string]func(*testing.T, Build){
 				"Answers": answers, "Keys": keys, "Work": work, "Rules": rules, "And": and, "Lost": lost, "Clients": clients, "Once": once,
-				"Unchanged": unchanged, "Values": values, "OnError": onError, "InCode": inCode,
+				"Unchanged": unchanged, "OnError": onError, "InCode": inCode,
 			} {
 				t.Run(name, func(t *testing.T) { t.Parallel(); part(t, build) })
 			}

@@ -197,6 +197,37 @@ func TestKeep_WhatIsKept(t *testing.T) {
 	}
 }
 
+// A handler that said another length than it wrote has broken off. To HEAD, it writes nothing.
+func TestKeep_ABodyOfAnotherLengthIsNotWhole(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		length, method string
+		whole          bool
+	}{{"4", http.MethodPost, true}, {"5", http.MethodPost, false}, {"5", http.MethodHead, true}, {"x", http.MethodPost, true}} {
+		a, _ := newCapture()
+		a.Header().Set("Content-Length", row.length)
+		_, _ = a.WriteString("body")
+		kept, ok := a.keep(row.method, keptHeaders)
+		assert.True(t, ok)
+		assert.Equal(t, row.whole, kept.whole, "%+v", row)
+	}
+	a, _ := newCapture()
+	_, _ = a.Write(make([]byte, maxKeptBody))
+	kept, _ := a.keep(http.MethodPost, keptHeaders)
+	assert.True(t, kept.whole, "as long as can be kept")
+}
+
+func TestKeep_HeadersOfAConnectionAreRefused(t *testing.T) {
+	t.Parallel()
+	all, err := keepable([]string{"x-payment", "Set-Cookie"})
+	require.NoError(t, err)
+	assert.Subset(t, all, []string{"X-Payment", "Set-Cookie", "Location"})
+	for _, name := range []string{"content-length", "Connection", "X Y", "Idempotent-Replayed", ""} {
+		_, err := tested.Bind(nil, Rule{Locks: Keys.Lock("all", nil), Headers: []string{name}})
+		assert.ErrorContains(t, err, "of Headers is no header that an answer keeps", name)
+	}
+}
+
 // newAnswer is the Answer of a handler that runs under the locks of ctx.
 func newAnswer(ctx context.Context, w http.ResponseWriter) *Answer {
 	a := NewAnswer(w)

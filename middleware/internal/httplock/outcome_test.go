@@ -2,9 +2,7 @@ package httplock
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -27,87 +25,6 @@ type frameworkError struct {
 }
 
 func (frameworkError) Error() string { return "secret" }
-
-func TestTable(t *testing.T) {
-	t.Parallel()
-	live := context.Background()
-	gone, leave := context.WithCancel(live)
-	leave()
-	late, end := context.WithTimeout(live, 0)
-	defer end()
-	fault := func(err error) error { return &guard.KeyError{Key: "secret", Reason: "r", Err: err} }
-	failed := errors.New("secret")
-
-	for name, row := range map[string]struct {
-		ctx        context.Context
-		err        error
-		status     int
-		code       string
-		retryAfter int
-	}{
-		"busy":                                {live, &guard.BusyError{Key: "secret"}, 409, "lock_busy", 1},
-		"busy, wrapped":                       {live, fmt.Errorf("x: %w", &guard.BusyError{RetryAfter: 2100 * time.Millisecond}), 409, "lock_busy", 3},
-		"busy, only the sentinel":             {live, guard.ErrBusy, 409, "lock_busy", 1},
-		"waited":                              {live, &guard.BusyError{Waited: time.Second, RetryAfter: 2 * time.Second}, 409, "lock_wait_timeout", 2},
-		"full":                                {live, &guard.BusyError{Waited: time.Second, Limit: 3, RetryAfter: 2 * time.Second}, 429, "lock_full", 2},
-		"held over":                           {live, &guard.BusyError{HeldOver: true, RetryAfter: 9 * time.Second}, 409, "lock_held_over", 9},
-		"busy, deadline":                      {late, &guard.BusyError{Err: context.DeadlineExceeded, RetryAfter: 4 * time.Second}, 503, "deadline_exceeded", 4},
-		"busy, deadline of a context within":  {live, &guard.BusyError{Waited: 1, Err: context.DeadlineExceeded}, 503, "deadline_exceeded", 1},
-		"busy, canceled by the program":       {live, &guard.BusyError{Waited: 1, Err: context.Canceled}, 409, "canceled", 1},
-		"deadline before any answer":          {late, context.DeadlineExceeded, 503, "deadline_exceeded", 1},
-		"store down":                          {live, &guard.StoreError{Err: failed}, 503, "lock_store_unavailable", 1},
-		"store down, by a deadline":           {live, &guard.StoreError{Err: context.DeadlineExceeded}, 503, "lock_store_unavailable", 1},
-		"closed":                              {live, guard.ErrClosed, 503, "shutting_down", 1},
-		"lost":                                {live, &guard.LostError{Cause: failed}, 500, "lock_lost", 0},
-		"lost by Close":                       {live, &guard.LostError{Cause: guard.ErrClosed}, 500, "lock_lost", 0},
-		"lost by MaxHold":                     {live, &guard.LostError{Cause: guard.ErrMaxHold}, 500, "lock_max_hold", 0},
-		"lost, joined":                        {live, errors.Join(&guard.LostError{Cause: &guard.StoreError{}}, failed), 500, "lock_lost", 0},
-		"lost, and nobody there":              {gone, &guard.LostError{Cause: failed}, 500, "lock_lost", 0},
-		"busy because an outer lock was lost": {live, &guard.BusyError{Err: &guard.LostError{}}, 500, "lock_lost", 0},
-		"gone while busy":                     {gone, &guard.BusyError{Err: context.Canceled}, 499, "", 0},
-		"gone before any answer":              {gone, context.Canceled, 499, "", 0},
-		"gone, store down":                    {gone, &guard.StoreError{Err: failed}, 499, "", 0},
-		"gone, bad key":                       {gone, fault(locking.Invalid("r")), 499, "", 0},
-		"key missing":                         {live, fault(locking.Invalid("r")), 400, "lock_key_invalid", 0},
-		"key missing, wrapped":                {live, fault(fmt.Errorf("own: %w", fault(locking.Invalid("r")))), 400, "lock_key_invalid", 0},
-		"template does not fit":               {live, fault(locking.Unfit("r")), 500, "lock_key_invalid", 0},
-		"own key function":                    {live, fault(failed), 500, "lock_key_invalid", 0},
-		"own key function, 404":               {live, fault(fmt.Errorf("x: %w", statusError(404))), 404, "lock_key_invalid", 0},
-		"own key function, 502":               {live, fault(statusError(502)), 502, "lock_key_invalid", 0},
-		"own key function, not an error":      {live, fault(statusError(200)), 500, "lock_key_invalid", 0},
-		"own key function, nonsense":          {live, fault(statusError(600)), 500, "lock_key_invalid", 0},
-		"own key function, framework":         {live, fault(frameworkError{422, ""}), 422, "lock_key_invalid", 0},
-		"own key function, store down":        {live, fault(&guard.StoreError{}), 500, "lock_key_invalid", 0},
-		"key too long":                        {live, &guard.KeyError{Reason: "513 bytes"}, 500, "lock_key_invalid", 0},
-		"no guard":                            {live, guard.ErrNoGuard, 500, "no_guard", 0},
-		"option out of its bounds":            {live, &guard.OptionError{Option: "secret"}, 500, "option_invalid", 0},
-		"not guard's":                         {live, failed, 500, "", 0},
-		"deadline, not the request's":         {live, context.DeadlineExceeded, 500, "", 0},
-		"not guard's, and gone":               {gone, failed, 500, "", 0},
-		"canceled, not by the client":         {live, context.Canceled, 500, "", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := Of(row.ctx, row.err, func(err error) (int, string, bool) {
-				var known frameworkError
-				ok := errors.As(err, &known)
-				return known.code, known.message, ok
-			})
-			p := o.Problem
-			assert.Equal(t, row.status, p.Status)
-			assert.Equal(t, row.code, p.Code)
-			assert.Equal(t, row.retryAfter, p.RetryAfter)
-			assert.Equal(t, row.status != 500 || row.code != "", o.Known())
-			body, err := json.Marshal(p)
-			require.NoError(t, err)
-			assert.NotContains(t, string(body), "secret")
-			if row.code != "" {
-				assert.Equal(t, "https://pkg.go.dev/github.com/redlatch/redlatch/middleware/nethttp#"+row.code, p.Type)
-				assert.NotEmpty(t, p.Title)
-				assert.NotEmpty(t, p.Detail)
-			}
-		})
-	}
-}
 
 // speaking has a status and words of its own.
 type speaking struct{ statusError }

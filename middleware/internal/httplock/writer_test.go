@@ -242,14 +242,3 @@ func TestWriter_IsUnwrapped(t *testing.T) {
 		assert.True(t, a.Writer() == a.Writer()) //nolint:testifylint // interfaces, of no pointers
 	}
 }
-
-// A string does not go past the Answer: what it holds back comes first.
-func TestWriter_AStringComesAfterTheStatus(t *testing.T) {
-	t.Parallel()
-	f := newFull()
-	w := track(f)
-	w.WriteHeader(http.StatusCreated)
-	_, err := io.WriteString(w, "x")
-	require.NoError(t, err)
-	assert.Equal(t, http.StatusCreated, f.Code)
-}

@@ -57,7 +57,8 @@ func TestClassify(t *testing.T) {
 // another context counts if it ended a wait.
 func TestClassify_WithAContextThatHasEnded(t *testing.T) {
 	t.Parallel()
-	gone, cancel := context.WithCancel(t.Context())
+	live := t.Context()
+	gone, cancel := context.WithCancel(live)
 	cancel()
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
@@ -73,6 +74,12 @@ func TestClassify_WithAContextThatHasEnded(t *testing.T) {
 		{gone, lost, locking.Outcome{Kind: locking.Lost, Code: "lock_lost"}},
 		{gone, full, locking.Outcome{Kind: locking.Cancelled}},
 		{gone, guard.ErrNoGuard, locking.Outcome{Kind: locking.Cancelled}},
+		{gone, &guard.StoreError{}, locking.Outcome{Kind: locking.Cancelled}},
+		{gone, &guard.KeyError{Err: locking.Invalid("missing")}, locking.Outcome{Kind: locking.Cancelled}},
+		{live, &guard.BusyError{Err: lost}, locking.Outcome{Kind: locking.Lost, Code: "lock_lost"}},
+		{live, errors.Join(lost, own), locking.Outcome{Kind: locking.Lost, Code: "lock_lost"}},
+		{live, &guard.LostError{Cause: guard.ErrMaxHold}, locking.Outcome{Kind: locking.Lost, Code: "lock_max_hold"}},
+		{live, guard.ErrBusy, locking.Outcome{Kind: locking.Busy, RetryAfter: time.Second, Code: "lock_busy"}},
 		{gone, context.Canceled, locking.Outcome{Kind: locking.Cancelled}},
 		{late, context.Canceled, locking.Outcome{Kind: locking.Cancelled}},
 		{late, full, locking.Outcome{Kind: locking.Full, RetryAfter: time.Minute, Code: "lock_full"}},
@@ -104,14 +111,6 @@ func bind(t *testing.T, g *guard.Guard, opts ...guard.LockOption) *locking.Locke
 	l, err := adapter.Lock("{key}", opts).Bind(g, 2*time.Second)
 	require.NoError(t, err)
 	return l
-}
-
-func TestLocker_OwnErrorComesBackIdentical(t *testing.T) {
-	t.Parallel()
-	p := bind(t, guardtest.NewMemoryGuard(t))
-	own, err := p.Run(t.Context(), "n", "k", func(context.Context) error { return errWork })
-	assert.Same(t, errWork, own)
-	assert.NoError(t, err)
 }
 
 // A loss under work that failed has the loss and the work's own error, and nothing else.
@@ -261,26 +260,9 @@ func TestLocker_HoldsAllKeys(t *testing.T) {
 	}
 }
 
-func TestLocker_LossIsReturnedWhateverTheWorkReturned(t *testing.T) {
+func TestLocker_LossOfAnotherLockIsTheWorksOwnError(t *testing.T) {
 	t.Parallel()
-	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond))
-	require.NoError(t, err)
-	defer func() { _ = g.Close() }()
-	p := bind(t, g)
-	for _, result := range []error{nil, errWork} {
-		own, err := p.Run(t.Context(), "n", "k", func(ctx context.Context) error {
-			store.Drop("k")
-			<-ctx.Done()
-			return result
-		})
-		assert.Equal(t, result, own)
-		assert.ErrorIs(t, err, guard.ErrLost)
-		if result != nil {
-			assert.ErrorIs(t, err, result, "it is in there, too")
-		}
-	}
-	// The loss of another lock is the work's own error.
+	p := bind(t, guardtest.NewMemoryGuard(t))
 	other := &guard.LostError{Name: "other"}
 	own, err := p.Run(t.Context(), "n", "k", func(context.Context) error { return other })
 	assert.Same(t, other, own)
@@ -340,32 +322,6 @@ func TestLocker_GuardComesFromTheContext(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestLocker_MetadataIsOfTheRequest(t *testing.T) {
-	t.Parallel()
-	type requestID struct{}
-	g := guardtest.NewMemoryGuard(t, guard.MetadataFunc(func(ctx context.Context) string {
-		id, _ := ctx.Value(requestID{}).(string)
-		return id
-	}))
-	p := bind(t, g)
-	for _, id := range []string{"request 1", "request 2"} {
-		ctx := context.WithValue(t.Context(), requestID{}, id)
-		own, err := p.Run(ctx, "n", "k", func(context.Context) error {
-			return g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }, guard.NoWait())
-		})
-		assert.NoError(t, err)
-		var busy *guard.BusyError
-		require.ErrorAs(t, own, &busy)
-		assert.Equal(t, id, busy.Holder)
-	}
-}
-
-func TestBind_AnOptionOutOfItsBoundsIsAnError(t *testing.T) {
-	t.Parallel()
-	_, err := adapter.Lock("k", []guard.LockOption{guard.TTL(1)}).Bind(nil, 0)
-	assert.ErrorIs(t, err, guard.ErrOption)
-}
-
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	busy := &guard.BusyError{RetryAfter: 3 * time.Second}
@@ -392,4 +348,85 @@ func TestRetryAfter(t *testing.T) {
 		assert.Equal(t, row.want, got, "%v", row.err)
 		assert.Equal(t, row.passes, passes, "%v", row.err)
 	}
+}
+
+// Value fills a placeholder; what it returns is escaped, and what it lacks is the client's fault.
+func TestRule_Value(t *testing.T) {
+	t.Parallel()
+	of := func(value string, err error) func(string) (string, error) {
+		return func(string) (string, error) { return value, err }
+	}
+	run := func(value func(string) (string, error)) (key string, err error) {
+		l, err := adapter.Lock("order:{tenant}", nil).Value("tenant", value).Bind(guardtest.NewMemoryGuard(t), 0)
+		require.NoError(t, err)
+		_, err = l.Run(t.Context(), "n", "", func(ctx context.Context) error {
+			lease, _ := guard.FromContext(ctx)
+			key = lease.Key()
+			return nil
+		})
+		return key, err
+	}
+	key, err := run(of("a:b", nil))
+	require.NoError(t, err)
+	assert.Equal(t, "order:a%3Ab", key)
+	_, err = run(of("", nil))
+	assert.Equal(t, locking.KeyMissing, locking.Classify(t.Context(), err).Kind)
+	_, err = run(of("", errWork))
+	assert.ErrorIs(t, err, errWork)
+	for problem, rule := range map[string]locking.Rule[string]{
+		"Value: no template has the placeholder {tenant}":    adapter.Lock("{key}", nil).Value("tenant", of("a", nil)),
+		"Value: the function of {tenant} is nil":             adapter.Lock("{tenant}", nil).Value("tenant", nil),
+		"65 keys with those of And, the most is 64":          repeated(adapter.Lock("a", nil), 64),
+		"guard: TTL 1ns is outside 100ms to":                 adapter.Lock("a", []guard.LockOption{guard.TTL(1)}),
+		"guard: Shared does not go with Once: one call runs": adapter.Lock("a", nil).Once(time.Hour, []guard.OnceOption{guard.Shared()}),
+	} {
+		_, err := rule.Bind(nil, 0)
+		assert.ErrorContains(t, err, problem)
+	}
+	_, err = repeated(adapter.Lock("a", nil), 63).Bind(nil, 0)
+	assert.NoError(t, err)
+}
+
+func repeated(rule locking.Rule[string], times int) locking.Rule[string] {
+	for range times {
+		rule = rule.And("b")
+	}
+	return rule
+}
+
+// Two callers may send the same request, idempotency key included: only a placeholder that names the caller tells them apart.
+func TestOnce_TheTemplateNamesTheCaller(t *testing.T) {
+	t.Parallel()
+	extract := func(string) (locking.Extract[string], error) {
+		return func(string) (string, error) { return "v", nil }, nil
+	}
+	callers := &locking.Adapter[string]{Name: "a", Callers: []string{"header", "cookie"}, Grammar: locking.Grammar[string]{
+		Kinds: map[string]locking.Bind[string]{"header": extract, "cookie": extract, "path": extract, "query": extract}, Bare: extract,
+	}}
+	once := func(rule locking.Rule[string]) error {
+		_, err := rule.Once(time.Hour, nil).Bind(nil, 0)
+		return err
+	}
+	for template, ok := range map[string]bool{
+		"pay:{header:X-Tenant}:{idempotency-key}": true,
+		"pay:{cookie:tenant}:{id}":                true,
+		"{header:X-Tenant}":                       true,
+		"pay:{id}:{idempotency-key}":              false,
+		"{method}:{query:v}":                      false,
+		"{header:Idempotency-Key}":                false,
+		"{header:idempotency-key}:{path:id}":      false,
+		"all":                                     false,
+	} {
+		err := once(callers.Lock(template, nil))
+		if ok {
+			assert.NoError(t, err, template)
+			continue
+		}
+		assert.ErrorContains(t, err, "the template names no caller", template)
+		assert.NoError(t, once(callers.Lock(template, nil).SharedAnswer()), template)
+	}
+	key := func(string) (string, error) { return "k", nil }
+	assert.NoError(t, once(callers.LockFunc(key, nil)), "a function may name whom it likes")
+	assert.NoError(t, once(callers.Lock("{tenant}", nil).Value("tenant", key)))
+	assert.Error(t, once(callers.Lock("all", nil).And("{header:X-Tenant}")), "the first key keeps the answer")
 }
