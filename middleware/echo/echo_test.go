@@ -259,15 +259,6 @@ func TestHTTPError_LeavesOtherErrorsAlone(t *testing.T) {
 	assert.Empty(t, c.Response().Header())
 }
 
-// A path may be written without its first slash.
-func TestMiddleware_ARouteWithoutASlashIsARoute(t *testing.T) {
-	t.Parallel()
-	e := newEcho()
-	e.POST("list", func(echo.Context) error { t.Error("ran without a lock"); return nil },
-		guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("order:{id}")))
-	assert.Equal(t, http.StatusInternalServerError, statusOf(e, "POST /list"))
-}
-
 // Echo reuses contexts: what is not found has no route, though the context of an earlier request had one.
 func TestMiddleware_BeforeTheRouterAnEarlierRouteIsForgotten(t *testing.T) {
 	t.Parallel()

@@ -107,19 +107,6 @@ func ExampleHTTPError() {
 	// Output: 409 application/problem+json
 }
 
-// A row without a route would lock nothing, so a program looks before it serves.
-func ExampleCheck() {
-	routes := guardecho.Routes{
-		"POST /orders/:id/pay": guardecho.Lock("order:{id}"), // the group's part is missing
-	}
-	pay := func(c *echo.Context) error { return c.NoContent(http.StatusNoContent) }
-	e := echo.New()
-	e.Group("/api").POST("/orders/:id/pay", pay)
-
-	fmt.Println(guardecho.Check(e, routes))
-	// Output: guardecho: row "POST /orders/:id/pay": there is no such route; a row has the full path, as the route has it
-}
-
 // The tenant is what middleware found before, and left in the echo.Context.
 func ExampleContext() {
 	g := newGuard()

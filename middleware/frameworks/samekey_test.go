@@ -24,11 +24,6 @@ const template = "order:{id}"
 
 func FuzzSameKey(f *testing.F) { adaptertest.SameKey(f, keyServers(guardtest.NewMemoryGuard(f))) }
 
-func TestSameKey_KnownKeys(t *testing.T) {
-	t.Parallel()
-	adaptertest.KnownKeys(t, keyServers(guardtest.NewMemoryGuard(t)))
-}
-
 // keyServers serve POST /orders/{id}/pay, each with another router or adapter.
 func keyServers(g *guard.Guard) map[string]http.Handler {
 	middleware := guardhttp.Middleware(g, guardhttp.Lock(template))

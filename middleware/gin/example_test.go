@@ -71,18 +71,6 @@ func ExampleAnnotate() {
 	// paid without a lock
 }
 
-// A row without a route would lock nothing, so a program looks before it serves.
-func ExampleCheck() {
-	engine := gin.New()
-	engine.Group("/api").POST("/orders/:id/pay", pay)
-
-	err := guardgin.Check(engine, guardgin.Routes{
-		"POST /orders/:id/pay": guardgin.Lock("order:{id}"), // the group's part is missing
-	})
-	fmt.Println(err)
-	// Output: guardgin: row "POST /orders/:id/pay": there is no such route; a row has the full path, as the route has it
-}
-
 // An own page for a busy order, and the usual answer for all else.
 func ExampleContext() {
 	g := newGuard()

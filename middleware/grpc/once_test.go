@@ -3,7 +3,6 @@ package guardgrpc_test
 import (
 	"context"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -206,50 +205,33 @@ func TestOnce_Misuse(t *testing.T) {
 	assert.ErrorContains(t, err, "does not go with a stream")
 }
 
-// The handler of a client that left, or ran out of time, pays and is recorded: the client asks again, and gets the
-// response.
+// The handler of a client that left pays and is recorded: the client asks again, and gets the response.
 func TestOnce_AClientThatLeftPaysOnce(t *testing.T) {
 	t.Parallel()
-	for name, leaving := range map[string]func(ctx context.Context, begun <-chan struct{}) (context.Context, context.CancelFunc){
-		"it cancels": func(ctx context.Context, begun <-chan struct{}) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			go func() { <-begun; cancel() }()
-			return ctx, cancel
-		},
-		"its deadline ends": func(ctx context.Context, _ <-chan struct{}) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 100*time.Millisecond)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var payments atomic.Int32
-			var first sync.Once
-			begun, outer := make(chan struct{}), make(chan context.Context, 2)
-			unary := guardgrpc.Unary(newBench(t).Guard, paysOnce())
-			shop := newShopWith(t, &service{pay: func(ctx context.Context, req any) (any, error) {
-				first.Do(func() { close(begun) })
-				<-(<-outer).Done()
-				if !assert.NoError(t, ctx.Err(), "a call of the bank would be cut short") {
-					return nil, ctx.Err()
-				}
-				payments.Add(1)
-				return keyOf(ctx, req)
-			}}, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-				outer <- ctx
-				return unary(ctx, req, info, handler)
-			}, guardgrpc.Stream(nil, nil))
-			ctx, cancel := leaving(t.Context(), begun)
-			defer cancel()
-			_, _ = shop.pay(ctx, `order_id: "7"`) // which may see the response at the last moment
-			require.NoError(t, <-shop.fails, "the server serves it to the end")
-			var header metadata.MD
-			key, err := shop.pay(t.Context(), `order_id: "7"`, grpc.Header(&header))
-			require.NoError(t, err)
-			assert.Equal(t, "order:7", key)
-			assert.True(t, replayed(header))
-			assert.EqualValues(t, 1, payments.Load())
-		})
-	}
+	var payments atomic.Int32
+	ctx, leave := context.WithCancel(t.Context())
+	outer := make(chan context.Context, 2)
+	unary := guardgrpc.Unary(newBench(t).Guard, paysOnce())
+	shop := newShopWith(t, &service{pay: func(ctx context.Context, req any) (any, error) {
+		<-(<-outer).Done()
+		if !assert.NoError(t, ctx.Err(), "a call of the bank would be cut short") {
+			return nil, ctx.Err()
+		}
+		payments.Add(1)
+		return keyOf(ctx, req)
+	}}, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		leave()
+		outer <- ctx
+		return unary(ctx, req, info, handler)
+	}, guardgrpc.Stream(nil, nil))
+	_, _ = shop.pay(ctx, `order_id: "7"`) // which may see the response at the last moment
+	require.NoError(t, <-shop.fails, "the server serves it to the end")
+	var header metadata.MD
+	key, err := shop.pay(t.Context(), `order_id: "7"`, grpc.Header(&header))
+	require.NoError(t, err)
+	assert.Equal(t, "order:7", key)
+	assert.True(t, replayed(header))
+	assert.EqualValues(t, 1, payments.Load())
 }
 
 // Versions of a service add fields, in the middle, too. A retry that reaches another version gets the response: both

@@ -111,10 +111,7 @@ func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
 		`guardhttp: row "/a": no KeyFunc`: {"/a": {}},
 		`guardhttp: row "/a": guard: TTL`: {"/a": guardhttp.Lock("a", guard.TTL(1))},
 		`parsing "POST {id}/"`:            {"POST {id}/": guardhttp.Lock("a")},
-		`guardhttp: row "POST /orders/{i}": placeholder {id}: the route has no such path value`:                                 {"POST /orders/{i}": ok},
-		`guardhttp: row "/{a}": placeholder {b}: the route has no such path value`:                                              {"/{a}": guardhttp.Lock("{a}").And("{b}")},
-		`guardhttp: row "/{method}/pay": placeholder {method}: the route has a path value of that name: write {path:method}`:    {"/{method}/pay": guardhttp.Lock("{method}")},
-		`guardhttp: row "/{idempotency-key}": placeholder {idempotency-key}: the route has a path value of that name: write {p`: {"/{idempotency-key}": guardhttp.Lock("{idempotency-key}")},
+		`guardhttp: row "POST /orders/{i}": placeholder {id}: the route has no such path value`: {"POST /orders/{i}": ok},
 	} {
 		assert.Contains(t, panicText(func() { guardhttp.Annotate(g, mux, routes) }), want)
 	}

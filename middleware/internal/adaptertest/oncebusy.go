@@ -75,7 +75,6 @@ func onceLost(t *testing.T, build Build) {
 	for name, work := range map[string]func(w http.ResponseWriter, lose func()){
 		"before the answer": func(w http.ResponseWriter, lose func()) { lose(); _, _ = io.WriteString(w, "late") },
 		"after the answer":  func(w http.ResponseWriter, lose func()) { _, _ = io.WriteString(w, "early"); lose() },
-		"flushed after it":  func(w http.ResponseWriter, lose func()) { lose(); _ = http.NewResponseController(w).Flush() },
 		"streamed after it": func(w http.ResponseWriter, lose func()) {
 			lose()
 			_, err := io.WriteString(w, strings.Repeat("a", tooLong))

@@ -67,15 +67,6 @@ func work(t *testing.T, build Build) {
 		})
 		assert.Equal(t, http.StatusTeapot, serve(h, pay("7")).Code)
 	})
-	t.Run("is told of a loss, and why", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		serve(build(t, Setup{Guard: b.Guard, Template: "order:{id}", Work: func(_ http.ResponseWriter, r *http.Request) {
-			b.lose(r.Context(), "order:7")
-			var lost *guard.LostError
-			assert.ErrorAs(t, context.Cause(r.Context()), &lost)
-		}}), pay("7"))
-	})
 	t.Run("panics", func(t *testing.T) {
 		t.Parallel()
 		for _, value := range []any{http.ErrAbortHandler, errSecret, "text"} {

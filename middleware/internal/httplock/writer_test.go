@@ -197,13 +197,6 @@ func hijack(err error) func() (net.Conn, *bufio.ReadWriter, error) {
 	return func() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, err }
 }
 
-func TestWriter_StatusThatIsNoneIsRefusedWhereItIsSet(t *testing.T) {
-	t.Parallel()
-	for _, status := range []int{0, 99, 1000} {
-		assert.Panics(t, func() { track(newFull()).WriteHeader(status) }, "%d", status)
-	}
-}
-
 // A switch of protocols is sent at once: after it, the connection is taken over, maybe by
 // way of Unwrap.
 func TestWriter_SwitchOfProtocolsIsNotHeldBack(t *testing.T) {
