@@ -259,7 +259,8 @@ func TestHTTPError_LeavesOtherErrorsAlone(t *testing.T) {
 	assert.Empty(t, c.Response().Header())
 }
 
-// Echo reuses contexts: what is not found has no route, though the context of an earlier request had one.
+// Echo reuses contexts: a request that is not found has no route, although the context of an earlier request had a
+// route.
 func TestMiddleware_BeforeTheRouterAnEarlierRouteIsForgotten(t *testing.T) {
 	t.Parallel()
 	e := newEcho()
@@ -281,7 +282,7 @@ func newEcho() *echo.Echo {
 	return e
 }
 
-// Not parallel: it listens to what is logged.
+// Not parallel: it replaces slog's default logger.
 func TestAnnotate_BeforeTheRouterIsLoggedOnce(t *testing.T) {
 	e := echo.New()
 	e.Pre(guardecho.Annotate(guardtest.NewMemoryGuard(t), guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}))

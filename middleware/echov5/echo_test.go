@@ -120,8 +120,7 @@ func TestMiddleware_BeforeTheRouterNothingSlipsThrough(t *testing.T) {
 	}
 }
 
-// Where only the method does not match, echo v5 leaves what a pooled context held before
-// in the path values.
+// Where only the method does not match, echo v5 leaves the path values of an earlier request in a pooled context.
 func TestMiddleware_ParametersOfAnotherRequestAreNotTaken(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
@@ -140,7 +139,7 @@ func TestMiddleware_ParametersAreDecodedOnce(t *testing.T) {
 	for name, config := range map[string]echo.RouterConfig{
 		"as they stand in the URL":       {},
 		"decoded by the router":          {UnescapePathParamValues: true},
-		"cut out of what is decoded":     {UseEscapedPathForMatching: true},
+		"cut out of the decoded path":    {UseEscapedPathForMatching: true},
 		"GET stands in for HEAD, always": {AutoHandleHEAD: true},
 	} {
 		e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(config)})

@@ -73,7 +73,7 @@ func TestSuite_OnRedis(t *testing.T) {
 	adaptertest.OnRedis(t, adapter)
 }
 
-// Not parallel: it listens to what is logged.
+// Not parallel: it replaces slog's default logger.
 func TestSuite_Logs(t *testing.T) {
 	adaptertest.Logs(t, adapter)
 	adaptertest.LogsLoss(t, adapter)

@@ -39,7 +39,7 @@ func authenticate(next http.Handler) http.Handler {
 func tenantOrder(r *http.Request) (string, error) {
 	tenant, ok := r.Context().Value(tenantKey{}).(string)
 	if !ok {
-		return "", errors.New("nobody is signed in")
+		return "", errors.New("no user is signed in")
 	}
 	return guard.JoinKey("tenant", tenant, "order", r.PathValue("id")), nil
 }
@@ -76,7 +76,7 @@ func Example_chiRoute() {
 }
 
 // Several routes of chi, inside of authentication. Chi says itself which route a request
-// has, and Walk finds one that was forgotten.
+// has, and Walk finds a forgotten row.
 func Example_chiRoutes() {
 	g := newGuard()
 	defer g.Close()

@@ -83,7 +83,7 @@ func ExampleContext() {
 
 	rule := guardgin.Lock("order:{id}", guard.NoWait()).OnError(func(w http.ResponseWriter, r *http.Request, err error) {
 		if c := guardgin.Context(r); errors.Is(err, guard.ErrBusy) {
-			c.String(http.StatusConflict, "Somebody is paying this order.")
+			c.String(http.StatusConflict, "This order is being paid.")
 			return
 		}
 		guardhttp.WriteError(w, r, err)
@@ -92,7 +92,7 @@ func ExampleContext() {
 	engine.POST("/orders/:id/pay", guardgin.Middleware(g, rule), pay)
 
 	fmt.Println(post(engine, "/orders/42/pay").Body)
-	// Output: Somebody is paying this order.
+	// Output: This order is being paid.
 }
 
 func ExampleWriteError() {

@@ -26,7 +26,7 @@ var call, ask, busy, status = adaptertest.Call, adaptertest.Ask, adaptertest.Bus
 func held(c *gin.Context)    { adaptertest.Held(c.Writer, c.Request) }
 func showKey(c *gin.Context) { adaptertest.KeyOrNone(c.Writer, c.Request) }
 
-// What gin's own ways to answer become of, given whether the lock is lost in the middle.
+// Under a lost lock, no way in which gin answers is a success.
 func TestGin_LostLockIsNoSuccessHoweverGinAnswers(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -105,7 +105,7 @@ func TestGin_RefusedRequestIsAborted(t *testing.T) {
 	assert.Equal(t, http.StatusConflict, status(engine, "POST /orders/7/pay"))
 }
 
-// No handler runs after one that answers an error of guard.
+// No handler runs after a handler that answers an error of guard.
 func TestGin_WriteErrorAborts(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
@@ -114,7 +114,7 @@ func TestGin_WriteErrorAborts(t *testing.T) {
 }
 
 // An OnError that answers nothing does not let the request in.
-func TestGin_OnErrorLetsNobodyIn(t *testing.T) {
+func TestGin_OnErrorWithoutAnAnswerRefuses(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	rule := guardgin.Lock("order:{id}", guard.NoWait()).BusyStatus(423).OnError(func(_ http.ResponseWriter, r *http.Request, err error) {
@@ -278,7 +278,7 @@ func TestOnce_AnErrorThatALayerOutsideAnswersIsNotKept(t *testing.T) {
 
 // HandleContext takes the answer's writer away: what it sends is not held back, and no part of it is taken for an
 // answer.
-func TestOnce_WhatHandleContextAnsweredIsNotKept(t *testing.T) {
+func TestOnce_AnAnswerOfHandleContextIsNotKept(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusCreated, http.StatusBadGateway} {
 		engine, runs := gin.New(), 0
@@ -302,7 +302,7 @@ func TestOnce_WhatHandleContextAnsweredIsNotKept(t *testing.T) {
 	}
 }
 
-// Not parallel: it listens to what is logged.
+// Not parallel: it replaces slog's default logger.
 func TestHandleContext_ALossIsLogged(t *testing.T) { //nolint:paralleltest // the logger is of all
 	store := guardtest.NewStore()
 	g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond))

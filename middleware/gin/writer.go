@@ -10,15 +10,15 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/httplock"
 )
 
-// writer is gin's writer with the Answer in between: like gin's own, it notes a status, and
-// sends it with what follows.
+// writer is gin's writer with the Answer in between. Like gin's own, it notes a status, and sends it with the next
+// write.
 type writer struct {
 	now          // the original
 	answer       httplock.Answer
 	status, size int
 }
 
-// now is an original whose WriteHeader sends, as an Answer expects it.
+// now is an original whose WriteHeader sends at once, as an Answer expects it.
 type now struct{ gin.ResponseWriter }
 
 // WriteHeader sends an informational status below gin's writer, which would take it for the status of the answer.

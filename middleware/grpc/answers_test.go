@@ -176,7 +176,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// waits signals that somebody begins to wait for a lock.
+// waits signals that a call begins to wait for a lock.
 type waits struct {
 	guard.NopObserver
 	begun chan struct{}
@@ -215,7 +215,7 @@ func TestAnswers_CallerThatIsGoneWaitsNoLonger(t *testing.T) {
 	}
 }
 
-// Nobody but a caller that did not run is asked to come again.
+// Only a call that did not run may be retried.
 func TestAnswers_ClientWithRetries(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"busy": false, "lost": true} {
@@ -251,7 +251,7 @@ func TestAnswers_ClientWithRetries(t *testing.T) {
 	}
 }
 
-// A lock that is taken in code is answered alike; what is not guard's is left alone.
+// StatusError answers a lock that is taken in code like the interceptors; other errors are left alone.
 func TestAnswers_StatusError(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -310,7 +310,7 @@ func TestAnswers_ReasonIsTheErrorType(t *testing.T) {
 	assert.Equal(t, said, answered)
 }
 
-// Not parallel: it listens to what is logged.
+// Not parallel: it replaces slog's default logger.
 func TestAnswers_FaultsAreLoggedOnce(t *testing.T) {
 	b := newBench(t)
 	fault := keyed(errors.New("no tenant"))

@@ -8,9 +8,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// inOrder returns an encoded message with its fields, and those of the messages in it, in the order of their numbers.
-// Otherwise two versions of a service would encode one request in two ways: each puts the fields that it does not know
-// last.
+// inOrder sorts the fields of an encoded message, and of the messages in it, by their numbers. A version of a service
+// puts the fields that it does not know last, so two versions would encode the same request differently.
 func inOrder(encoded []byte, message protoreflect.MessageDescriptor) []byte {
 	type field struct {
 		number  protowire.Number

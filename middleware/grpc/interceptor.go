@@ -14,17 +14,16 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// defaultWait is short, like that over HTTP.
+// defaultWait is short, as over HTTP.
 const defaultWait = 2 * time.Second
 
-// Methods says for methods such as "/orders.v1.Orders/Pay" which locks a call takes.
+// Methods has the Rules of methods such as "/orders.v1.Orders/Pay".
 type Methods map[string]Rule
 
-// Unary locks the unary methods of a table; calls of others pass untouched. Which row locks
-// nothing, Check says. With a nil g, the Guard in the context of the call locks, or else
-// the one given to guard.SetDefault. The lock's Name is the row, and its Wait is 2 seconds
-// if neither the rule nor the Guard set one. Unary panics if a row is no method, or its rule has no
-// key or an option out of its bounds.
+// Unary locks the unary methods of a table; other calls pass untouched. Check finds rows that lock nothing. With a nil
+// g, the Guard in the context of the call locks, or else the one given to guard.SetDefault. The lock's Name is the row,
+// and its Wait is 2 seconds if neither the rule nor the Guard set one. Unary panics if a row is no method, or its rule
+// has no key or an option out of its bounds.
 func Unary(g *guard.Guard, methods Methods) grpc.UnaryServerInterceptor {
 	rows := bind(g, methods)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
@@ -40,8 +39,8 @@ func Unary(g *guard.Guard, methods Methods) grpc.UnaryServerInterceptor {
 	}
 }
 
-// Stream locks the streaming methods of a table, each call from its begin until the handler
-// has returned. Otherwise it is as Unary: give both the same table.
+// Stream locks the streaming methods of a table, each call until the handler has returned. Otherwise it is as Unary:
+// give both the same table.
 func Stream(g *guard.Guard, methods Methods) grpc.StreamServerInterceptor {
 	rows := bind(g, methods)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -53,7 +52,7 @@ func Stream(g *guard.Guard, methods Methods) grpc.StreamServerInterceptor {
 	}
 }
 
-// stream is one under a lock.
+// stream is a stream under a lock.
 type stream struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // a ServerStream has one
@@ -75,7 +74,7 @@ func (s *stream) RecvMsg(m any) error {
 	return s.ServerStream.RecvMsg(m)
 }
 
-// lost says that the stream has no lock any more, whatever else its context ended by.
+// lost returns the loss of the lock, or nil.
 func (s *stream) lost() error {
 	if err := context.Cause(s.ctx); errors.Is(err, guard.ErrLost) {
 		return err
@@ -83,7 +82,7 @@ func (s *stream) lost() error {
 	return nil
 }
 
-// method is a row in use.
+// method is a row of the table, bound to a Guard.
 type method struct {
 	*locking.Locker[call]
 	name    string
@@ -102,7 +101,7 @@ func bind(g *guard.Guard, methods Methods) map[string]*method {
 	})
 }
 
-// split takes "/orders.v1.Orders/Pay" apart.
+// split splits "/orders.v1.Orders/Pay".
 func split(name string) (service, method string, ok bool) {
 	rest, rooted := strings.CutPrefix(name, "/")
 	service, method, _ = strings.Cut(rest, "/")
@@ -145,10 +144,10 @@ func (m *method) refuse(ctx context.Context, err error) error {
 	return StatusError(ctx, err)
 }
 
-// Check says which rows lock nothing, as the server has no such method, which templates need what
-// calls of their method do not have, and which streams have Rule.Once: its error names each. Call it
-// with the server's GetServiceInfo before it serves, or in a test. Fields are checked where the
-// .proto file of the service is linked into the program, as generated code does.
+// Check returns an error that names each row which is no method of the server, whose template needs a value that calls
+// of the method do not have, or which is a stream with Rule.Once. Call it with the server's GetServiceInfo before it
+// serves, or in a test. It checks fields if the .proto file of the service is linked into the program, as generated
+// code does.
 func Check(server map[string]grpc.ServiceInfo, methods Methods) error {
 	return locking.CheckTable(adapter.Name, methods, func(name string, rule Rule) error {
 		return check(server, name, rule.rule)

@@ -65,7 +65,7 @@ func TestKeys_ValueFillsAPlaceholder(t *testing.T) {
 	})
 }
 
-// The error says what is wrong with a placeholder. Interceptors around these see it.
+// The error names the problem of a placeholder. Outer interceptors see it.
 func TestKeys_Errors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -20,7 +20,7 @@ var errOnceStream = &guard.OptionError{Option: "Once", Reason: "does not go with
 
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// runOnce is Run for a rule with Once. resp is what work sets, or what an earlier call was answered.
+// runOnce is Run for a rule with Once. It sets resp to the response of an earlier call, unless work sets it.
 func (m *method) runOnce(ctx context.Context, src call, resp *any, work func(context.Context) error) (own, err error) {
 	if resp == nil {
 		return nil, errOnceStream
@@ -39,7 +39,7 @@ func (m *method) runOnce(ctx context.Context, src call, resp *any, work func(con
 	}, guard.Detached(), guard.Fingerprint([]byte(m.name), inOrder(input, req.ProtoReflect().Descriptor())), guard.Encoding(encode, decode))
 	if replayed {
 		*resp = answered
-		// Where ctx is not that of a call, nobody reads it.
+		// It fails if ctx is not the context of a call, as in a test.
 		_ = grpc.SetHeader(ctx, metadata.Pairs("idempotent-replayed", "true"))
 	}
 	return own, err
@@ -58,14 +58,14 @@ func encode(resp any) ([]byte, error) {
 	return deterministic.Marshal(&named)
 }
 
-// decode reads into an any what encode wrote.
+// decode reads what encode wrote into an any.
 func decode(kept []byte, resp any) error {
 	var named anypb.Any
 	if err := proto.Unmarshal(kept, &named); err != nil {
 		return err
 	}
 	message, err := named.UnmarshalNew()
-	if errors.Is(err, protoregistry.NotFound) { // it was made without generated code
+	if errors.Is(err, protoregistry.NotFound) { // the response was made without generated code
 		types := dynamicpb.NewTypes(protoregistry.GlobalFiles)
 		message, err = anypb.UnmarshalNew(&named, proto.UnmarshalOptions{Resolver: types})
 	}

@@ -61,7 +61,7 @@ func TestOnce_ACallThatComesAgainGetsTheFirstResponse(t *testing.T) {
 	assert.EqualValues(t, 3, calls.Load())
 }
 
-// What a call with Once gets that gets no response, and that nobody repeats in vain.
+// A retry that cannot get the first response is refused, and told not to retry again.
 func TestOnce_Answers(t *testing.T) {
 	t.Parallel()
 	large := newResponse(strings.Repeat("x", 100))
@@ -171,7 +171,7 @@ func TestOnce_AResponseThatCannotBeEncoded(t *testing.T) {
 	}
 }
 
-// What is kept and cannot be read is no response.
+// A record that cannot be decoded is an error.
 func TestOnce_AResponseThatCannotBeDecoded(t *testing.T) {
 	t.Parallel()
 	input, err := proto.Marshal(wrapperspb.String("7"))

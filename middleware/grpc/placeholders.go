@@ -47,14 +47,14 @@ func bindField(name string) (locking.Extract[call], error) {
 	}, nil
 }
 
-// readField gives the value of a field, "" where it is not set.
+// readField returns the value of a field, or "" if it is not set.
 func readField(m protoreflect.Message, name string) (string, error) {
 	path, err := fieldsOf(m.Descriptor(), name)
 	if err != nil {
 		return "", locking.Unfit(err.Error())
 	}
 	for _, field := range path[:len(path)-1] {
-		m = m.Get(field).Message() // an empty one, where it is not set
+		m = m.Get(field).Message() // empty if it is not set
 	}
 	last := path[len(path)-1]
 	if !m.Has(last) {
@@ -63,7 +63,7 @@ func readField(m protoreflect.Message, name string) (string, error) {
 	return m.Get(last).String(), nil
 }
 
-// fieldsOf gives the fields on the way to name, or says why no such message has a value there.
+// fieldsOf returns the fields on the path name, or an error if no such message has a value there.
 func fieldsOf(message protoreflect.MessageDescriptor, name string) (path []protoreflect.FieldDescriptor, err error) {
 	for part := range strings.SplitSeq(name, ".") {
 		if message == nil {
@@ -86,7 +86,7 @@ func fieldsOf(message protoreflect.MessageDescriptor, name string) (path []proto
 	return path, nil
 }
 
-// inputOf gives the request message of a method, nil where its .proto file is not linked in.
+// inputOf returns the request message of a method, or nil if its .proto file is not linked in.
 func inputOf(service, method string) protoreflect.MessageDescriptor {
 	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
 	if described, ok := found.(protoreflect.ServiceDescriptor); ok {

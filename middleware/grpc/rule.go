@@ -8,31 +8,31 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// KeyFunc names what a call locks, by guard.JoinKey for example. It is called once a call, before
-// anything is locked, and from many goroutines at a time. req is the request message, nil for a
-// stream. An error is answered with its own status if it has one, and else Internal.
+// KeyFunc returns the key that a call locks, made by guard.JoinKey for example. It is called once a call, before
+// anything is locked, and concurrently. req is the request message, or nil for a stream. An error is answered with its
+// own status, or else Internal.
 type KeyFunc func(ctx context.Context, req any) (string, error)
 
-// call is what a Rule knows a call by.
+// call is the source of a key.
 type call struct {
 	ctx context.Context //nolint:containedctx // it is gone when the call is
 	req any             // nil for a stream
 }
 
-// Rule is how the calls of a method are locked: a row of Methods. Lock and LockFunc make one. Its
-// methods give a changed copy; given more than once, the last call counts, but for And and Unlocked.
+// Rule is how the calls of a method are locked: a row of Methods. Lock and LockFunc return one. Its methods return a
+// changed copy; given more than once, the last call counts, except for And and Unlocked.
 type Rule struct {
 	rule    locking.Rule[call]
 	onError func(ctx context.Context, err error) error
 }
 
-// Lock is the Rule of a key template, as the package comment describes it. opts are those of
-// the lock itself: guard.TTL, guard.Wait and so on. It panics if the template is malformed.
+// Lock returns the Rule of a key template, as the package comment describes it. opts are those of the lock itself:
+// guard.TTL, guard.Wait and so on. It panics if the template is malformed.
 func Lock(template string, opts ...guard.LockOption) Rule {
 	return Rule{rule: adapter.Lock(template, opts)}
 }
 
-// LockFunc is the Rule of a KeyFunc.
+// LockFunc returns the Rule of a KeyFunc.
 func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
 	if key == nil {
 		return Rule{rule: adapter.LockFunc(nil, opts)}
@@ -40,15 +40,15 @@ func LockFunc(key KeyFunc, opts ...guard.LockOption) Rule {
 	return Rule{rule: adapter.LockFunc(func(c call) (string, error) { return key(c.ctx, c.req) }, opts)}
 }
 
-// And adds the key of one more template: all keys, 64 at most, are locked or none, as
-// guard.WithLocks does. It panics if the template is malformed.
+// And adds the key of another template: all keys, 64 at most, are locked or none, as guard.WithLocks does. It panics if
+// the template is malformed.
 func (r Rule) And(template string) Rule {
 	r.rule = r.rule.And(template)
 	return r
 }
 
-// Value has value fill the placeholder {name} of the rule's templates. req is nil for a stream. It is called once a
-// call for each time the name stands in a template; its error is answered as that of a KeyFunc is.
+// Value fills the placeholder {name} of the Rule's templates with value. req is nil for a stream. value is called for
+// each {name} of a call's templates; its error is answered like that of a KeyFunc.
 func (r Rule) Value(name string, value func(ctx context.Context, req any) (string, error)) Rule {
 	var of func(c call) (string, error)
 	if value != nil {
@@ -58,19 +58,20 @@ func (r Rule) Value(name string, value func(ctx context.Context, req any) (strin
 	return r
 }
 
-// Once has a call of the key run once. Who calls again until keep has passed gets the same response, with the header
-// metadata idempotent-replayed: true: 1 ms to 366 days, counted from the end of the call. Only OK is kept, without the
-// metadata that the handler sent. The template must name the caller by metadata, unless SharedAnswer is set, or one
-// caller would get the response of another. Metadata that clients choose freely names nobody: have authentication check
-// it.
+// Once runs a call of the key once. Later calls get the same response, with the header metadata idempotent-replayed:
+// true, until keep has passed: 1 ms to 366 days, counted from the end of the call. Only the response of an OK is kept,
+// without the metadata of the handler.
 //
 //	guardgrpc.Lock("pay:{metadata:x-tenant}:{metadata:idempotency-key}").Once(24 * time.Hour)
 //
+// The template must name the caller by metadata, unless SharedAnswer is set: else one caller would get the response of
+// another. Metadata that clients choose freely does not tell callers apart: authentication has to check it.
+//
 // The handler's context ends with the lock, and neither with the client nor with its deadline. The fingerprint is the
 // method and the request. After a crash, the next call runs, and learns of it by guard.Interrupted; with
-// guard.AtMostOnce, none runs. A response of more than guard.MaxResult, 64 KiB by default, or one that is no protocol
-// buffer, is not kept. The first key keeps the response; those of And are locked while the handler runs. Once goes
-// without guard.Limit and guard.Shared, and with no stream, as Check says. guard.Fingerprint and guard.Encoding have no
+// guard.AtMostOnce, it is refused. A response of more than guard.MaxResult, 64 KiB by default, or of another type than
+// a protocol buffer, is not kept. The first key keeps the response; the keys of And are locked while the handler runs.
+// Once excludes guard.Limit, guard.Shared and streams, as Check says. guard.Fingerprint and guard.Encoding have no
 // effect.
 func (r Rule) Once(keep time.Duration, opts ...guard.OnceOption) Rule {
 	r.rule = r.rule.Once(keep, opts)
@@ -83,8 +84,8 @@ func (r Rule) SharedAnswer() Rule {
 	return r
 }
 
-// Unlocked lets calls pass without a lock for which any unlocked returns true. Their context carries the
-// Guard all the same. req is nil for a stream. A nil unlocked is ignored.
+// Unlocked lets a call pass without a lock if any unlocked returns true for it. Its context carries the Guard all the
+// same. req is nil for a stream. A nil unlocked is ignored.
 func (r Rule) Unlocked(unlocked func(ctx context.Context, req any) bool) Rule {
 	if unlocked != nil {
 		r.rule = r.rule.Unlocked(func(c call) bool { return unlocked(c.ctx, c.req) })
@@ -92,8 +93,8 @@ func (r Rule) Unlocked(unlocked func(ctx context.Context, req any) bool) Rule {
 	return r
 }
 
-// OnError replaces StatusError as what turns guard's errors into what the client gets. Where handle
-// returns nil, StatusError answers: work without its lock is no success. Nothing is logged any more.
+// OnError sets handle, which turns guard's errors into the client's status in place of StatusError. If handle returns
+// nil, StatusError answers: a call without its lock is no success. Nothing is logged.
 func (r Rule) OnError(handle func(ctx context.Context, err error) error) Rule {
 	r.onError = handle
 	return r

@@ -28,7 +28,7 @@ type answer struct {
 	text string
 }
 
-// The table of answers. The reason of a status is the code of the error, in capitals.
+// table has the answer of each Kind. The reason of a status is the code of the error, in capitals.
 var table = map[locking.Kind]answer{
 	locking.Busy:        {codes.Aborted, "another call or job is working on this resource"},
 	locking.WaitTimeout: {codes.Aborted, "another call or job did not finish with this resource in time"},
@@ -46,7 +46,7 @@ var table = map[locking.Kind]answer{
 	locking.BadOption:   {codes.Internal, notSetUp},
 
 	locking.OtherInput:     {codes.InvalidArgument, "the key was used for another request"},
-	locking.UnknownOutcome: {codes.FailedPrecondition, "an earlier call with this key began, and nobody knows how it ended"},
+	locking.UnknownOutcome: {codes.FailedPrecondition, "an earlier call with this key began, and its outcome is not known"},
 	locking.NotKept:        {codes.FailedPrecondition, "an earlier call with this key was served, and its response was not kept"},
 }
 
@@ -55,13 +55,13 @@ const inProgress = "IDEMPOTENCY_IN_PROGRESS"
 
 const notSetUp = "the server is not set up to lock this resource"
 
-// StatusError turns an error of guard into the status that the package comment describes. The
-// interceptors do so by themselves; this is for locks taken in code:
+// StatusError turns an error of guard into the status that the package comment describes: the interceptors do so by
+// themselves, this is for locks taken in code.
 //
 //	return resp, guardgrpc.StatusError(ctx, guard.WithLock(ctx, key, work))
 //
-// ctx is the context of the call, whose trailer StatusError may set. An error that is not
-// guard's, nor an end of ctx, and nil come back as they are.
+// ctx is the context of the call, whose trailer StatusError may set. It returns nil, and an error that is neither
+// guard's nor the end of ctx, as they are.
 func StatusError(ctx context.Context, err error) error {
 	means := locking.Classify(ctx, err)
 	given, known := table[means.Kind]
@@ -93,14 +93,13 @@ func StatusError(ctx context.Context, err error) error {
 	return &statusError{answered, err}
 }
 
-// setTrailer says when the client may try again, and never if ms is negative. Where ctx is
-// not that of a call, nobody reads it.
+// setTrailer tells the client when it may retry; a negative ms forbids it. It does nothing if ctx is not the context of
+// a call, as in a test.
 func setTrailer(ctx context.Context, ms int64) {
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, strconv.FormatInt(ms, 10)))
 }
 
-// ownStatus gives the status that the error of a key function has, nil if it has none. OK is
-// none: the call was not served.
+// ownStatus returns the status of a key function's error, or nil. OK does not count: the call was not served.
 func ownStatus(kind locking.Kind, err error) *status.Status {
 	var (
 		key *guard.KeyError
@@ -115,7 +114,7 @@ func ownStatus(kind locking.Kind, err error) *status.Status {
 	return nil
 }
 
-// statusError is a status with guard's error in it, for interceptors around these.
+// statusError is a status with guard's error in it, for outer interceptors.
 type statusError struct {
 	status *status.Status
 	err    error

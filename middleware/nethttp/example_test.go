@@ -151,7 +151,7 @@ func ExampleRule_OnError() {
 
 	rule := guardhttp.Lock("order:{id}", guard.NoWait()).OnError(func(w http.ResponseWriter, r *http.Request, err error) {
 		if errors.Is(err, guard.ErrBusy) {
-			http.Error(w, "Somebody is paying this order.", http.StatusConflict)
+			http.Error(w, "This order is being paid.", http.StatusConflict)
 			return
 		}
 		guardhttp.WriteError(w, r, err)
@@ -167,7 +167,7 @@ func ExampleRule_OnError() {
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
 	fmt.Print(answer.Body)
-	// Output: Somebody is paying this order.
+	// Output: This order is being paid.
 }
 
 // A row that nothing matches would lock nothing, so a program looks before it serves.

@@ -14,7 +14,7 @@ import (
 
 func transfer(from, to string) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/accounts/"+from+"/pay/"+to, nil)
-	r.Header.Set("X-Tenant", from+to) // nobody waits for the tenant
+	r.Header.Set("X-Tenant", from+to) // no request waits for the tenant
 	return r
 }
 

@@ -107,7 +107,7 @@ var rows = []row{
 	{"lost, nothing written", lose, 500, "lock_lost", false, true},
 	{"lost, and the handler failed", func(c *circumstances) {
 		lose(c)
-		c.s.Fail = context.Canceled // as one that heeds its context does
+		c.s.Fail = context.Canceled // as a handler that heeds its context does
 	}, 500, "lock_lost", false, true},
 	{"client gone while waiting", func(c *circumstances) {
 		held(guard.Wait(guard.Forever))(c)
@@ -151,8 +151,7 @@ func answers(t *testing.T, build Build) {
 	}
 }
 
-// built gives what build makes of s. A table may refuse a template that does not fit its
-// row, and then nobody has to be answered.
+// built returns the server of s. A table refuses a template that does not fit its row: then there is no server.
 func built(t *testing.T, build Build, s Setup) (h http.Handler, refused bool) {
 	t.Helper()
 	why := panicText(func() { h = build(t, s) })

@@ -59,7 +59,7 @@ func EchoRowsApply(t *testing.T, h http.Handler) {
 }
 
 // EchoWhole asks a server that has the key "order:{id}" around all of its routes: POST of
-// /orders/:id/pay, of "" and of list, and what is not found below /app. Each does Held.
+// /orders/:id/pay, of "" and of list, and a RouteNotFound below /app. Each does Held.
 func EchoWhole(t *testing.T, h http.Handler) {
 	t.Helper()
 	statuses(t, h, map[string]int{

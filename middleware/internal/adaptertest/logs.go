@@ -20,12 +20,12 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-// Logs checks that faults of the program are logged, and nothing else. It belongs into a test that is not parallel, as it
-// listens to slog's default logger.
+// Logs checks that faults of the program are logged, and nothing else. It belongs into a test that is not parallel, as
+// it listens to slog's default logger.
 func Logs(t *testing.T, adapter Adapter) {
 	for name, row := range map[string]struct {
 		given given
-		fault string // "" for what is no fault of the program
+		fault string // "" for no fault of the program
 	}{
 		"no guard":                       {unguarded, "no Guard"},
 		"template does not fit":          {template("order:{order}"), "key template does not fit the route"},

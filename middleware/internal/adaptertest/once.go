@@ -95,9 +95,9 @@ func once(t *testing.T, build Build) {
 		"a panic is not kept, and passes":                                oncePanic,
 		"a success is sent after it is recorded":                         onceOrder,
 		"what the handler answered is sent where Redis is gone after it": onceStoreDown,
-		"what is wrong with the rule is found when it is made":           onceFaults,
+		"a rule that is out of its bounds is refused":                    onceFaults,
 		"the first key keeps the answer, and the others are locked":      onceAnd,
-		"a program adds to what is kept and compared":                    onceMore,
+		"a program adds headers and a fingerprint":                       onceMore,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); part(t, build) })
 	}
@@ -151,7 +151,8 @@ func onceOther(t *testing.T, build Build) {
 	assert.EqualValues(t, 1, route.runs.Load())
 }
 
-// onceTenants has two tenants send the same request, key included: no template gives one of them the answer of the other.
+// onceTenants has two tenants send the same request, key included: no template gives one of them the answer of the
+// other.
 func onceTenants(t *testing.T, build Build) {
 	for template, ok := range map[string]bool{
 		onceTemplate:                         true,

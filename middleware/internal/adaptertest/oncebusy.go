@@ -29,7 +29,7 @@ func onceBusy(t *testing.T, build Build) {
 		assert.Regexp(t, `^[1-9][0-9]*$`, rec.Header().Get("Retry-After"))
 		assert.Zero(t, route.runs.Load())
 	}
-	t.Run("one that waits gets the answer", func(t *testing.T) {
+	t.Run("a request that waits gets the answer", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		began, end := make(chan struct{}), make(chan struct{})

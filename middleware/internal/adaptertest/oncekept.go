@@ -50,7 +50,6 @@ func onceHeaders(t *testing.T, build Build) {
 	want.Set("Set-Cookie", "second")
 	want.Set("Content-Language", "second")
 	assert.Equal(t, want, second.Header())
-
 }
 
 func onceKept(t *testing.T, build Build) {

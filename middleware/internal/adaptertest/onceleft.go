@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-// departures are the ways in which the context of a request ends while its handler works. Each sends a request to h. The
-// handler closes begun.
+// departures are the ways in which the context of a request ends while its handler works. Each sends a request to h.
+// The handler closes begun.
 var departures = map[string]func(t *testing.T, h http.Handler, begun <-chan struct{}){
 	"the client hangs up": func(t *testing.T, h http.Handler, begun <-chan struct{}) {
 		ctx, hangUp := context.WithCancel(t.Context())

@@ -129,7 +129,7 @@ func OnRedis(t *testing.T, adapter Adapter) { exclusion(t, adapter.Build) }
 // patience is for whatever has to happen in the end.
 const patience = 10 * time.Second
 
-// waits signals that somebody began to wait for a lock.
+// waits signals that a request began to wait for a lock.
 type waits struct {
 	guard.NopObserver
 	begun chan struct{}

@@ -12,29 +12,28 @@ import (
 )
 
 // Answer stands between one handler and its client. It holds the status back until a body follows, it is flushed, or
-// the handler has returned, so that a lock that is lost before anything was sent can still be answered. It is used by
-// one goroutine at a time. Adapters whose framework has a ResponseWriter of its own call its methods, the others use
-// Writer.
+// the handler has returned, so that a lock that is lost before then can still be answered. One goroutine at a time may
+// use it. An adapter whose framework has a ResponseWriter of its own calls its methods, another adapter uses Writer.
 type Answer struct {
 	http.ResponseWriter
 	ctx    context.Context //nolint:containedctx // lives for one request; nil before the handler starts
-	before http.Header     // as outer layers had set it
+	before http.Header     // set by outer layers
 	writer http.ResponseWriter
 
-	status  int         // set by the handler, and held back
-	header  http.Header // as it was then: what is set later belongs to the trailers
-	sent    bool        // an answer was begun, or the connection taken over
+	status  int         // set by the handler, and held back; 0 for none
+	header  http.Header // at that time: the handler sets trailers later
+	sent    bool        // an answer was begun, or the connection hijacked
 	refused error       // the loss because of which an answer was not begun
 
-	captures bool   // all is held back until finish, as long as it may be kept: not what is too long, flushed or hijacked
+	captures bool   // hold the whole answer back until finish, unless it is too long, flushed or hijacked
 	body     []byte // held back
 	implied  int    // the status of a handler that wrote nothing; 0 for 200
 }
 
-// NewAnswer returns the Answer to a request, which ends in w.
+// NewAnswer returns the Answer to a request. It writes to w.
 func NewAnswer(w http.ResponseWriter) *Answer { return &Answer{ResponseWriter: w} }
 
-// start is called when the handler starts, under the locks of ctx.
+// start notes the context of the lease and the headers of outer layers. Call it when the handler starts.
 func (a *Answer) start(ctx context.Context) {
 	a.ctx, a.before = ctx, snapshot(a.Header())
 }
@@ -46,19 +45,19 @@ func snapshot(h http.Header) http.Header {
 	return h.Clone()
 }
 
-// Unwrap is what http.ResponseController looks for.
+// Unwrap returns the original, for http.ResponseController.
 func (a *Answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// Written says whether the handler has answered, or taken the connection over.
+// Written reports whether the handler has answered or hijacked the connection.
 func (a *Answer) Written() bool { return a.sent || a.status != 0 }
 
-// Sent says whether something of the answer may have reached the client.
+// Sent reports whether a part of the answer may have reached the client.
 func (a *Answer) Sent() bool { return a.sent }
 
-// Failed says whether the handler has answered an error by itself.
+// Failed reports whether the handler itself has answered an error.
 func (a *Answer) Failed() bool { return a.status >= http.StatusBadRequest }
 
-// WentPast notes that the handler answered status by a writer around this one.
+// WentPast notes that the handler answered status through the original.
 func (a *Answer) WentPast(status int) { a.status, a.sent, a.captures = status, true, false }
 
 // WriteHeader holds status back, unless it is informational.
@@ -67,9 +66,9 @@ func (a *Answer) WriteHeader(status int) {
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols,
 		status < 100, status > 999: // the original panics
 		a.ResponseWriter.WriteHeader(status)
-	case a.captures && a.status != 0: // one too many
-	case a.Written(), // one too many: the original says so in its log
-		status == http.StatusSwitchingProtocols: // what follows may go past us, see Unwrap
+	case a.captures && a.status != 0: // a second status
+	case a.Written(), // a second status: the original logs it
+		status == http.StatusSwitchingProtocols: // the handler may hijack the connection through Unwrap
 		if a.begin() == nil {
 			a.ResponseWriter.WriteHeader(status)
 		}
@@ -78,7 +77,7 @@ func (a *Answer) WriteHeader(status int) {
 	}
 }
 
-// Write sends p, and what is held back.
+// Write sends p, after the part that was held back.
 func (a *Answer) Write(p []byte) (int, error) {
 	if a.holds(len(p)) {
 		a.body = append(a.body, p...)
@@ -90,7 +89,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// WriteString is Write.
+// WriteString is Write for a string.
 func (a *Answer) WriteString(s string) (int, error) {
 	if a.holds(len(s)) {
 		a.body = append(a.body, s...)
@@ -102,7 +101,7 @@ func (a *Answer) WriteString(s string) (int, error) {
 	return io.WriteString(a.ResponseWriter, s)
 }
 
-// holds says whether n more bytes are held back. With more than can be kept, nothing is any more.
+// holds reports whether n more bytes are held back. An answer that is too long to keep is sent.
 func (a *Answer) holds(n int) bool {
 	a.captures = a.captures && len(a.body)+n <= maxKeptBody
 	if a.captures && a.status == 0 {
@@ -111,7 +110,7 @@ func (a *Answer) holds(n int) bool {
 	return a.captures
 }
 
-// FlushBy flushes by the original's Flush. It counts as an answer, unless that cannot.
+// FlushBy flushes by the original's Flush. A flush begins the answer, unless the original cannot flush.
 func (a *Answer) FlushBy(original func() error) error {
 	if err := a.mayBegin(); err != nil {
 		return err
@@ -122,7 +121,7 @@ func (a *Answer) FlushBy(original func() error) error {
 	return err
 }
 
-// begin is called before anything is sent. With an error, nothing is to be sent.
+// begin sends the held part. If it returns an error, nothing may be sent.
 func (a *Answer) begin() error {
 	if err := a.mayBegin(); err != nil {
 		return err
@@ -132,7 +131,7 @@ func (a *Answer) begin() error {
 	return nil
 }
 
-// mayBegin ends what captures, and says why no answer may be begun any more. The handler's own errors may.
+// mayBegin returns the loss of the lock if no answer may begin. An error of the handler may. It ends captures.
 func (a *Answer) mayBegin() error {
 	a.captures = false
 	if a.sent || a.Failed() {
@@ -144,12 +143,11 @@ func (a *Answer) mayBegin() error {
 	return a.refused
 }
 
-// loss gives that of any lock of the handler. A handler may give its lock back before it
-// answers, which is none.
+// loss returns the loss of any lock of the handler. A lock that the handler released before it answered is not lost.
 func (a *Answer) loss() error {
 	ended := []error{context.Cause(a.ctx)}
 	if lease, ok := guard.FromContext(a.ctx); ok {
-		ended = append(ended, lease.Err()) // knows by the clock, and the context by the watchdog
+		ended = append(ended, lease.Err()) // measures by the clock; the watchdog ends the context
 	}
 	for _, err := range ended {
 		if errors.Is(err, guard.ErrLost) && !errors.Is(err, guard.ErrReleased) {
@@ -159,7 +157,7 @@ func (a *Answer) loss() error {
 	return nil
 }
 
-// send sends the status that is held back.
+// send sends the held status, with the headers of that time.
 func (a *Answer) send() {
 	if a.sent || a.status == 0 {
 		return
@@ -179,13 +177,12 @@ func (a *Answer) send() {
 func (a *Answer) sendHeld() {
 	a.ResponseWriter.WriteHeader(a.status)
 	if len(a.body) > 0 {
-		_, _ = a.ResponseWriter.Write(a.body) // what follows fails as well
+		_, _ = a.ResponseWriter.Write(a.body) // the next write fails, too
 	}
 }
 
-// finish ends the answer of a handler that has returned. err is what its lock ended with,
-// and finish returns the error as far as it is to be handled. If nothing was sent by then, no
-// header of what the handler would have answered remains.
+// finish ends the answer of a handler that has returned. err is the error of its lock; finish returns it, or the loss
+// for which an answer was refused. If nothing was sent, it removes the headers of the handler.
 func (a *Answer) finish(err error) error {
 	if err == nil {
 		err = a.refused

@@ -73,8 +73,8 @@ func TestAnswer_StatusAfterTheAnswerIsNotSent(t *testing.T) {
 	assert.NoError(t, a.finish(nil))
 }
 
-// What was begun goes on under a loss, and what is set by then stays: they are trailers.
-func TestAnswer_OneThatBeganGoesOn(t *testing.T) {
+// An answer that has begun continues under a loss. Headers that are set later stay: they are trailers.
+func TestAnswer_ContinuesUnderALossOnceBegun(t *testing.T) {
 	t.Parallel()
 	ctx, lose := context.WithCancelCause(context.Background())
 	to := newFull()
@@ -162,8 +162,8 @@ type statuses struct {
 
 func (s *statuses) WriteHeader(status int) { s.all = append(s.all, status) }
 
-// What another try may answer differently is not kept, nor are headers of outer layers.
-func TestKeep_WhatIsKept(t *testing.T) {
+// A status that a retry may not get is not kept, nor are headers of outer layers.
+func TestKeep_StatusesAndHeaders(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]bool{
 		199: false, 200: true, 201: true, 206: false, 302: true, 304: false, 400: true, 401: false, 403: false, 404: true,
@@ -242,7 +242,7 @@ func newCapture() (*Answer, *full) {
 	return a, to
 }
 
-// What is captured reaches the client when it ends, as the handler began it.
+// A captured answer is sent when the handler returns, with the first status and the headers of that time.
 func TestCapture_TheFirstStatusAndItsHeadersCount(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(a *Answer){
@@ -269,7 +269,7 @@ func TestCapture_TheFirstStatusAndItsHeadersCount(t *testing.T) {
 }
 
 // A body that comes from a reader does not go past the capture.
-func TestCapture_WhatIsCopiedIsKept(t *testing.T) {
+func TestCapture_ACopiedBodyIsKept(t *testing.T) {
 	t.Parallel()
 	a, to := newCapture()
 	_, err := a.Writer().(io.ReaderFrom).ReadFrom(strings.NewReader("copied"))
@@ -280,8 +280,8 @@ func TestCapture_WhatIsCopiedIsKept(t *testing.T) {
 	assert.Equal(t, "copied", string(kept.body))
 }
 
-// What is too long, or was flushed, goes out at once, and no part of it is taken for the whole.
-func TestCapture_WhatCannotBeKeptIsSentAsItComes(t *testing.T) {
+// An answer that is too long, or flushed, is sent at once, and no part of it is kept.
+func TestCapture_AnAnswerThatCannotBeKeptIsSentAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(a *Answer){
 		"too long": func(a *Answer) { _, _ = a.Write(make([]byte, maxKeptBody+1)) },
@@ -317,7 +317,7 @@ func TestKept_AnswersAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// Whatever is in Redis, a replay does not panic.
+// A record that is no answer is an error.
 func TestKept_RecordsThatAreNoAnswersAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{

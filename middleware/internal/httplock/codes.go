@@ -6,8 +6,8 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// The table of answers. The code is the error's own (locking.Outcome), filled in later, as is Retry-After. The texts do
-// not say that nothing was done: the error of a lock taken in code may come from the middle of the work.
+// table has the answer of each Kind. Of sets its code and Retry-After. The texts do not say that nothing was done: a
+// handler may take a lock, and fail, in the middle of its work.
 var table = map[locking.Kind]Problem{
 	locking.Foreign:   {Type: "about:blank", Title: "Internal Server Error", Status: http.StatusInternalServerError},
 	locking.Cancelled: {Status: StatusClientClosed},
@@ -41,7 +41,7 @@ var table = map[locking.Kind]Problem{
 	locking.BadOption: answered(http.StatusInternalServerError, notSetUp, cannotLock),
 }
 
-// What only a Rule with Once answers.
+// The answers of a Rule with Once only.
 var (
 	inProgress = problem(http.StatusConflict, "idempotency_in_progress", "Request in progress",
 		"An earlier request with this key is being served. Try again later.")
@@ -58,10 +58,10 @@ const (
 	cannotLock = "The server is not set up to lock this resource."
 )
 
-// typeBase makes a code a URI of its own that opens the page on which codes are listed.
+// typeBase and a code are a URI that opens the list of codes.
 const typeBase = "https://pkg.go.dev/github.com/redlatch/redlatch/middleware/nethttp#"
 
-// answered is a Problem whose code is filled in later.
+// answered returns a Problem without a code, which Of sets.
 func answered(status int, title, detail string) Problem {
 	return Problem{Title: title, Status: status, Detail: detail}
 }

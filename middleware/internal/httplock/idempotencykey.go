@@ -9,11 +9,11 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// maxIdempotencyKey is in bytes, without the quotes.
+// maxIdempotencyKey is the longest key without quotes, in bytes.
 const maxIdempotencyKey = 255
 
-// idempotencyKey gives the value of the header Idempotency-Key: a string as RFC 8941 writes
-// one, in quotes, or, as many clients send it, bare. Both spellings of a key are one key.
+// idempotencyKey returns the value of the header Idempotency-Key. Clients send it in quotes, as a string of RFC 8941,
+// or bare: both spellings are one key.
 func idempotencyKey(r *http.Request) (string, error) {
 	value, err := locking.Single(r.Header["Idempotency-Key"])
 	if err != nil || value == "" {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-
 )
 
 func keyOfHeader(t *testing.T, headers ...string) (string, error) {

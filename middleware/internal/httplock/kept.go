@@ -20,14 +20,14 @@ const (
 // headers are the names of headers, as http.CanonicalHeaderKey has them.
 type headers []string
 
-// keptHeaders describe the body, and how a client may use it. All others are for the client that was answered, or are
-// set again.
+// keptHeaders describe the body, and how a client may use it. Other headers are for the client of the first request, or
+// are set again for each.
 var keptHeaders = headers{
 	"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Content-Location", "Location", "Etag",
 	"Last-Modified", "Link", "Vary", "Retry-After", "Cache-Control", "Content-Security-Policy", "X-Content-Type-Options",
 }
 
-// notKeepable are headers of one connection, or of one message.
+// notKeepable are headers of a connection or a message.
 var notKeepable = headers{
 	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	replayed,
@@ -36,7 +36,7 @@ var notKeepable = headers{
 // replayed is the header of an answer that is repeated.
 const replayed = "Idempotent-Replayed"
 
-// keepable returns keptHeaders and more, or says which of them no answer can keep.
+// keepable returns keptHeaders and more, or an error that names a header which cannot be kept.
 func keepable(more []string) (headers, error) {
 	all := slices.Clone(keptHeaders)
 	for _, name := range more {
@@ -49,7 +49,7 @@ func keepable(more []string) (headers, error) {
 	return all, nil
 }
 
-// notKept are statuses of the moment, of the caller, or of the headers of its request: another try may have another
+// notKept are statuses that depend on the moment, the caller or the headers of the request: a retry may get another
 // answer.
 var notKept = []int{
 	http.StatusPartialContent, http.StatusNotModified,
@@ -65,11 +65,11 @@ type Kept struct {
 	whole  bool
 }
 
-// Implies notes the status that the framework sends for a handler that wrote nothing.
+// Implies notes the status that the framework sends if the handler writes nothing.
 func (a *Answer) Implies(status int) { a.implied = status }
 
-// keep returns the answer of a handler that has returned to a request of method. ok is false where another try may have
-// another answer.
+// keep returns the answer to a request of method, once its handler has returned. ok is false if a retry may get another
+// answer.
 func (a *Answer) keep(method string, names headers) (k *Kept, ok bool) {
 	status := cmp.Or(a.status, a.implied, http.StatusOK)
 	if status < 200 || status > 499 || slices.Contains(notKept, status) {
@@ -90,13 +90,13 @@ func (a *Answer) keep(method string, names headers) (k *Kept, ok bool) {
 	return k, true
 }
 
-// brokeOff says whether the body has another length than the handler said: the client sees an error.
+// brokeOff reports whether the body has another length than its Content-Length: the client sees an error.
 func (a *Answer) brokeOff(header http.Header, method string) bool {
 	length, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
 	return err == nil && length != int64(len(a.body)) && method != http.MethodHead
 }
 
-// Replay answers once more.
+// Replay sends the answer again.
 func (k *Kept) Replay(w http.ResponseWriter) {
 	for name, values := range k.Header {
 		w.Header()[name] = values
@@ -104,7 +104,7 @@ func (k *Kept) Replay(w http.ResponseWriter) {
 	w.Header().Set(replayed, "true")
 	w.WriteHeader(k.Status)
 	if len(k.body) > 0 {
-		_, _ = w.Write(k.body) // a client that does not take the answer is not ours to handle
+		_, _ = w.Write(k.body) // the client may be gone
 	}
 }
 

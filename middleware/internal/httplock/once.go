@@ -10,10 +10,10 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// maxBody is how long the body of a request with Once is at most, in bytes.
+// maxBody is the longest body of a request with Once, in bytes.
 const maxBody = 1 << 20
 
-// MaxResult has guard.Once keep the longest answer that is kept.
+// MaxResult allows guard.Once a record of the longest answer.
 var MaxResult = guard.MaxResult(maxKeptBody + maxHead)
 
 // serveOnce is Serve for a Rule with Once.
@@ -44,8 +44,8 @@ func (l *Route) serveOnce(result *Result, r *http.Request, next func(context.Con
 	result.Err = err
 }
 
-// fingerprint is of all in which requests differ, except headers: a retry has other headers. The route is the
-// program's: another version may call it by another name.
+// fingerprint covers method, path, query and body. A retry has other headers, and another version of the program may
+// have another name for the route.
 func (l *Route) fingerprint(w http.ResponseWriter, r *http.Request) (guard.OnceOption, error) {
 	body, err := takeBody(w, r)
 	if err != nil {
@@ -58,11 +58,11 @@ func (l *Route) fingerprint(w http.ResponseWriter, r *http.Request) (guard.OnceO
 	if err != nil {
 		return nil, &guard.KeyError{Reason: "FingerprintFunc", Err: err}
 	}
-	giveBody(r, body) // which the function may have read
+	giveBody(r, body) // which Fingerprint may have read
 	return guard.Fingerprint([]byte(r.Method), []byte(r.URL.Path), own), nil
 }
 
-// takeBody reads the body of r, and gives it back to r.
+// takeBody reads the body of r, and lets r have it again.
 func takeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
@@ -72,7 +72,7 @@ func takeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// giveBody has r's Body begin anew.
+// giveBody makes r's Body begin again.
 func giveBody(r *http.Request, body []byte) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return

@@ -12,26 +12,25 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// StatusClientClosed is the status of a request whose client is gone: no client reads it,
-// but logs and metrics do, and it is no failure of the server.
+// StatusClientClosed is the status of a request whose client left. Only logs and metrics see it: it is no failure of
+// the server.
 const StatusClientClosed = 499
 
-// Outcome is what an error means for a request.
+// Outcome is the answer to an error.
 type Outcome struct {
 	Problem
 	Kind  locking.Kind
-	Fault string // what the program did wrong, if it is to blame
+	Fault string // the mistake of the program; "" for none
 }
 
-// Known says whether the error was guard's.
+// Known reports whether the error was guard's.
 func (o Outcome) Known() bool { return o.Kind != locking.Foreign }
 
-// HTTPError returns the HTTP status that a framework's error brings along, and what it says
-// to clients, "" for nothing.
+// HTTPError returns the HTTP status of a framework's error, and its message for clients, or "".
 type HTTPError func(error) (status int, message string, ok bool)
 
-// Of is the Outcome of err for a request whose own context is ctx. known, which may be nil, knows the
-// errors of a framework.
+// Of returns the Outcome of err for a request whose own context is ctx. known reads the errors of a framework; it may
+// be nil.
 func Of(ctx context.Context, err error, known HTTPError) Outcome {
 	means := locking.Classify(ctx, err)
 	if body := new(bodyError); means.Kind == locking.Foreign && errors.As(err, &body) {
@@ -56,7 +55,7 @@ func Of(ctx context.Context, err error, known HTTPError) Outcome {
 	return o
 }
 
-// ask has a key function's error say how it is answered, if it does.
+// ask takes the status and the detail from a key function's error, if it has a status.
 func (o *Outcome) ask(err error, known HTTPError) {
 	var key *guard.KeyError
 	if !errors.As(err, &key) {
@@ -75,9 +74,8 @@ func (o *Outcome) ask(err error, known HTTPError) {
 	}
 }
 
-// ownAnswer returns the status that an error of a key function has, if it is an error status,
-// and what the client sees. Anything but an error status would turn a request that was
-// not served into one that seems to have been.
+// ownAnswer returns the status of a key function's error, and its message for clients. ok is false unless the status is
+// one of an error: the request was not served, so a success would be false.
 func ownAnswer(err error, known HTTPError) (status int, message string, ok bool) {
 	var coder interface {
 		error
@@ -98,7 +96,7 @@ func ownAnswer(err error, known HTTPError) (status int, message string, ok bool)
 	return status, message, ok && status >= 400 && status <= 599
 }
 
-// bodyError is the error of a request whose body could not be read before its handler.
+// bodyError is the error of a request whose body could not be read.
 type bodyError struct{ err error } // has a *http.MaxBytesError where it was too large
 
 func (e *bodyError) Error() string { return "read the body of the request: " + e.err.Error() }
@@ -119,7 +117,7 @@ var busyStatuses = []int{
 	http.StatusConflict, http.StatusLocked, http.StatusTooManyRequests, http.StatusServiceUnavailable,
 }
 
-// checkBusyStatus returns an error if code may not stand for a busy lock. 0 is the default.
+// checkBusyStatus returns an error unless code may be the status of a busy lock. 0 is the default.
 func checkBusyStatus(code int) error {
 	if code != 0 && !slices.Contains(busyStatuses, code) {
 		return fmt.Errorf("BusyStatus %d is none of %v", code, busyStatuses)
@@ -129,8 +127,7 @@ func checkBusyStatus(code int) error {
 
 type busyStatusKey struct{}
 
-// withBusyStatus makes code the status of a busy lock for the request of ctx, also for
-// locks that its handler takes and has answered by the adapter. 0 leaves it as it is.
+// withBusyStatus returns ctx with the status of a busy lock. 0 keeps the status of ctx.
 func withBusyStatus(ctx context.Context, code int) context.Context {
 	if code == 0 {
 		return ctx

@@ -9,13 +9,13 @@ import (
 
 var errEither = locking.Invalid("decoded or not, the URL may mean it")
 
-// decodePathValue gives the value that a router found in the path of u as http.ServeMux does:
-// decoded once. Some routers hand out what stands in the URL, so that 7 and %37 would be two
-// orders, and some decode. Where the URL does not say which, nobody may guess.
+// decodePathValue decodes a value that a router found in the path of u once, as http.ServeMux does. Some routers return
+// the text of the URL, so that 7 and %37 would be two orders, and some decode it. If the URL does not tell which, it
+// returns an error.
 func decodePathValue(u *url.URL, value string) (string, error) {
 	plain := strings.Contains(u.Path, value)
 	if !strings.Contains(value, "%") {
-		// The same, decoded or not, unless a router takes a plus for a blank, as gin may.
+		// Decoding changes nothing, unless the router decodes a plus to a blank, as gin may.
 		if strings.Contains(value, " ") && !plain {
 			return "", errEither
 		}
@@ -23,7 +23,7 @@ func decodePathValue(u *url.URL, value string) (string, error) {
 	}
 	decoded, err := url.PathUnescape(value)
 	if err != nil {
-		return value, nil //nolint:nilerr // it has a '%' of its own, so it was decoded
+		return value, nil //nolint:nilerr // its '%' begins no escape, so the router decoded it
 	}
 	switch raw := standsIn(u.RawPath, value) || standsIn(u.EscapedPath(), value); {
 	case plain && !raw:
@@ -34,8 +34,7 @@ func decodePathValue(u *url.URL, value string) (string, error) {
 	return "", errEither
 }
 
-// standsIn says whether value is a part of an escaped path that begins with no half of an
-// escape.
+// standsIn reports whether value is a part of an escaped path, and does not begin inside an escape.
 func standsIn(path, value string) bool {
 	for at := 0; ; at++ {
 		found := strings.Index(path[at:], value)

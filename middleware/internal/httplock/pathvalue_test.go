@@ -36,7 +36,7 @@ func TestPathValue_PathValuesAreDecodedOnce(t *testing.T) {
 		{"/%2541/%41", "%41", "ambiguous"},
 		{"/orders/%25%32%35", "%25", "ambiguous"},
 		{"/%31%20", "1%20", "ambiguous"},   // it begins with a half of %31
-		{"/elsewhere", "%37", "ambiguous"}, // somebody rewrote the URL
+		{"/elsewhere", "%37", "ambiguous"}, // a layer rewrote the URL
 	} {
 		u, err := url.Parse(row.url)
 		require.NoError(t, err)

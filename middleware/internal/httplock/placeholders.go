@@ -15,11 +15,11 @@ type (
 	grammar = locking.Grammar[*http.Request]
 )
 
-// words are the placeholders that have no kind, and are no path values.
+// words are the placeholders without a kind that are no path values.
 var words = map[string]extract{"method": method, "idempotency-key": idempotencyKey}
 
-// Grammar is the set of placeholders of the HTTP adapters. Their requests are as http.ServeMux hands them out:
-// with the pattern of their route and its path values.
+// Grammar has the placeholders of the HTTP adapters. Their requests have the pattern and the path values of the route,
+// as http.ServeMux sets them.
 var Grammar = grammar{
 	Words: map[string]extract{"method": word("method"), "idempotency-key": word("idempotency-key")},
 	Kinds: map[string]locking.Bind[*http.Request]{"path": bindPath, "header": bindHeader, "query": bindQuery, "cookie": bindCookie},
@@ -28,7 +28,7 @@ var Grammar = grammar{
 
 func word(name string) extract {
 	return func(r *http.Request) (string, error) {
-		// A route with a {method} of its own almost certainly meant that one.
+		// A route with a path value {method} almost certainly means that value.
 		if r.PathValue(name) != "" || patternHas(r.Pattern, name) {
 			return "", unfitWord(name)
 		}
@@ -74,11 +74,11 @@ func bindCookie(name string) (extract, error) {
 	if !isToken(name) {
 		return nil, fmt.Errorf("%q is not the name of a cookie", name)
 	}
-	// Browsers rightly send one name several times, the most specific path first.
+	// Browsers may send several cookies of a name, the most specific path first.
 	return func(r *http.Request) (string, error) {
 		cookie, err := r.Cookie(name)
 		if err != nil {
-			return "", nil //nolint:nilerr // the only error is that there is none
+			return "", nil //nolint:nilerr // there is no such cookie
 		}
 		return cookie.Value, nil
 	}, nil
@@ -91,8 +91,7 @@ func method(r *http.Request) (string, error) {
 	return r.Method, nil
 }
 
-// isToken is the rule of RFC 9110 §5.6.2 for names of headers, and of RFC 6265 for
-// those of cookies.
+// isToken reports whether name may be the name of a header (RFC 9110 §5.6.2) or a cookie (RFC 6265).
 func isToken(name string) bool {
 	for _, c := range []byte(name) {
 		switch {
@@ -105,8 +104,8 @@ func isToken(name string) bool {
 	return name != ""
 }
 
-// fits returns the error of the first placeholder that no request of a route can answer, whose pattern is as its router
-// writes it, or of a template that has the name of a path value as text.
+// fits returns an error if a placeholder has no value in any request of the route, or a template has the name of a path
+// value as text. The pattern is as its router writes it.
 func fits(rule locking.Rule[*http.Request], pattern string) error {
 	for _, placeholder := range rule.Placeholders() {
 		name, isPath := strings.CutPrefix(placeholder, "path:")
@@ -133,11 +132,11 @@ func fits(rule locking.Rule[*http.Request], pattern string) error {
 	return nil
 }
 
-// patternHas says whether a pattern has a path value of a name.
+// patternHas reports whether a pattern has a path value of that name.
 func patternHas(pattern, name string) bool { return slices.Contains(pathValues(pattern), name) }
 
-// pathValues returns the names of the path values in a pattern: {name}, {name...} or {name:regexp}, or, without
-// braces, :name or *name. A wildcard without a name is "*".
+// pathValues returns the names of the path values in a pattern: {name}, {name...} or {name:regexp}, or, without braces,
+// :name or *name. A wildcard without a name is "*".
 func pathValues(pattern string) (names []string) {
 	if !strings.Contains(pattern, "{") {
 		return params(pattern)
@@ -152,7 +151,7 @@ func pathValues(pattern string) (names []string) {
 	return names
 }
 
-// params returns the names of the parameters in a path of a router that writes them as :name.
+// params returns the names of the path values in a pattern without braces.
 func params(path string) (names []string) {
 	for i := 0; i < len(path); i++ {
 		switch path[i] {

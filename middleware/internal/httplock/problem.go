@@ -12,7 +12,7 @@ const (
 	problemType = "application/problem+json"
 )
 
-// ofAnotherAnswer are headers that say something about another answer than a Problem.
+// ofAnotherAnswer are headers that do not describe a Problem.
 var ofAnotherAnswer = []string{
 	"Content-Length", "Content-Range", "Content-Disposition", "Content-Language", "Content-Location",
 	"Etag", "Last-Modified", "Location",
@@ -28,13 +28,13 @@ type Problem struct {
 	RetryAfter int    `json:"retry_after,omitempty"` // seconds, as in the header; 0 for none
 }
 
-// SetHeader sets the headers that go with the answer, except the type of its body.
+// SetHeader sets the headers of the answer, except the type of its body.
 func (p Problem) SetHeader(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
-	// A handler may have begun to describe an answer that will not come.
+	// The handler may have begun to describe another answer.
 	for _, name := range ofAnotherAnswer {
 		h.Del(name)
 	}
@@ -54,25 +54,24 @@ func (p Problem) Write(w http.ResponseWriter, method string) {
 	}
 }
 
-// Draft is the Problem of an error that echo's error handler sends, or something else in its place.
-// It belongs to one request.
+// Draft is the Problem in an error that echo's error handler sends, unless the application answers something else. It
+// belongs to one request.
 type Draft struct {
 	Problem
 	sent bool
 }
 
-// String is the title: it is what echo's log shows.
+// String returns the title, for echo's log.
 func (p *Draft) String() string { return p.Title }
 
-// MarshalJSON makes echo send a Draft as it is, and notes that it is being sent.
+// MarshalJSON encodes the Problem, and notes that it is being sent.
 func (p *Draft) MarshalJSON() ([]byte, error) {
 	p.sent = true
 	return json.Marshal(p.Problem)
 }
 
-// Prepare sets the headers that go with the Draft. before registers what runs just
-// before they are sent: only then is it known whether the application, or middleware of
-// its, answers something else, which must not be labelled as a problem.
+// Prepare sets the headers of the Draft. before registers a function that runs just before they are sent: only then is
+// it known whether the Draft is the answer. Another answer must not have the type of a problem.
 func (p *Draft) Prepare(h http.Header, before func(func())) {
 	p.SetHeader(h)
 	h.Del(contentType) // of an answer that the handler began

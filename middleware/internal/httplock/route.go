@@ -9,44 +9,43 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// defaultWait is short: net/http does not notice a client that left before its body was
-// read, and the wait counts against Server.WriteTimeout.
+// defaultWait is short: net/http does not notice that a client left before its body was read, and the wait counts
+// against Server.WriteTimeout.
 const defaultWait = 2 * time.Second
 
-// Adapter is what one adapter has of its own.
+// Adapter holds what differs between adapters.
 type Adapter struct {
 	Name  string    // for texts
-	Known HTTPError // knows the errors of its framework; may be nil
+	Known HTTPError // reads the errors of its framework; may be nil
 
 	faults locking.Faults
 }
 
-// Early logs once, and returns, the error of a table that runs before the router. No row would ever apply, and nothing
-// would be locked.
+// Early returns the error of a table that runs before the router, where no row applies. It logs the error once.
 func (a *Adapter) Early(ctx context.Context) error {
 	err := &guard.KeyError{Reason: "the request has no route yet: Annotate belongs into Use, not into Pre"}
 	a.faults.Log(ctx, a.Name, "", locking.KeyFailed.Fault(), err)
 	return err
 }
 
-// Keys makes the lock part of a guardhttp.Rule.
+// Keys makes the locks of a guardhttp.Rule.
 var Keys = locking.Adapter[*http.Request]{Name: "guardhttp", Grammar: Grammar, Callers: []string{"header", "cookie"}}
 
-// Rule is what a guardhttp.Rule holds.
+// Rule is the content of a guardhttp.Rule.
 type Rule struct {
 	Locks      locking.Rule[*http.Request]
 	OnError    func(w http.ResponseWriter, r *http.Request, err error) // nil for the adapter's answer
 	BusyStatus int                                                     // 0 for the default
 
 	Headers     []string                              // more headers of an answer that Once keeps
-	Fingerprint func(r *http.Request) ([]byte, error) // what tells requests of one key apart, beside method and path; nil for query and body
+	Fingerprint func(r *http.Request) ([]byte, error) // replaces query and body; nil for these
 }
 
-// RuleOf returns what a guardhttp.Rule holds. Package guardhttp sets it when it is initialized; its type is any, as
-// guardhttp imports this package.
+// RuleOf returns the content of a guardhttp.Rule. Package guardhttp sets it; rule is any because guardhttp imports this
+// package.
 var RuleOf func(rule any) Rule
 
-// Bind makes a guardhttp.Rule one of g, or says what is wrong with it.
+// Bind binds a guardhttp.Rule to g. It returns an error if the Rule has no key or an option is out of its bounds.
 func (a *Adapter) Bind(g *guard.Guard, rule any) (*Route, error) {
 	r := RuleOf(rule)
 	locker, err := r.Locks.Bind(g, defaultWait)
@@ -79,10 +78,10 @@ type Route struct {
 	faults  locking.Faults
 }
 
-// Keeps says whether the Rule has Once.
+// Keeps reports whether the Rule has Once.
 func (l *Route) Keeps() bool { return l.rule.Locks.IsOnce() }
 
-// Context returns ctx with what locks taken in code need: the Guard, and the status of a busy lock.
+// Context returns ctx with the Guard and the status of a busy lock, for locks that the handler takes itself.
 func (l *Route) Context(ctx context.Context) context.Context {
 	return withBusyStatus(l.Locker.Context(ctx), l.rule.BusyStatus)
 }
@@ -100,8 +99,8 @@ type Result struct {
 // Unfit reports whether Err says that the key template needs what the route of the request does not have.
 func (r *Result) Unfit() bool { return r.Err != nil && r.Outcome.Kind == locking.KeyUnfit }
 
-// Serve calls next under the locks of r, which is as http.ServeMux hands it out, and has a context of Route.Context.
-// The lock has that name, unless the Rule has another name. next gets the context of the lease, and must write to a.
+// Serve calls next under the locks of r, whose context is one of Route.Context. The lock has that name, unless the Rule
+// has another name. next gets the context of the lease, and must write to a.
 func (l *Route) Serve(a *Answer, r *http.Request, name string, next func(context.Context) error) Result {
 	result := Result{Answer: a, name: name}
 	if l.Keeps() {
@@ -144,8 +143,8 @@ func (l *Route) Handled(w http.ResponseWriter, r *http.Request, result *Result) 
 	return hook != nil
 }
 
-// Name is the lock's name for a method and the pattern of a route, which is "" for
-// a request without a route. It has few values whatever clients send.
+// Name returns the lock's name for a method and the pattern of a route, or "" for no route. It returns few different
+// names, whatever clients send, as metrics are labelled with them.
 func Name(method, pattern string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,

@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
-// Table has the Routes of a router that writes them as "POST /orders/:id", by method and path.
+// Table has Routes by method and path, for a router that writes "POST /orders/:id".
 type Table map[string]*Route
 
 // NewTable binds the guardhttp.Rules of a table to g. It panics with the adapter's name and the row that is
@@ -47,11 +47,10 @@ func (a *Adapter) BindRow(g *guard.Guard, rule any, pattern string) (*Route, err
 	return route, err
 }
 
-// Of returns the row of a route as a router names it, nil if there is none. A request without
-// a route has the path "".
+// Of returns the row of a route, or nil. A request without a route has the path "".
 func (t Table) Of(method, path string) *Route { return t[method+" "+path] }
 
-// CheckRows returns which rows of a table are no route. serves says whether the router has one.
+// CheckRows returns an error that names each row without a route. serves reports whether the router has a route.
 func CheckRows[R any](a *Adapter, rows map[string]R, serves func(method, path string) bool) error {
 	return locking.CheckTable(a.Name, rows, func(name string, _ R) error {
 		method, path, err := parseRoute(name)
@@ -62,8 +61,7 @@ func CheckRows[R any](a *Adapter, rows map[string]R, serves func(method, path st
 	})
 }
 
-// parseRoute takes "POST /orders/:id/pay" apart. The path begins with a slash, which routers add to a route without
-// one.
+// parseRoute splits "POST /orders/:id/pay". It adds a missing first slash to the path, as routers do.
 func parseRoute(name string) (method, path string, err error) {
 	method, path, ok := strings.Cut(name, " ")
 	switch {

@@ -66,7 +66,7 @@ func TestTable_RowsOfATable(t *testing.T) {
 	assert.Nil(t, table.Of("PUT", "/list"))
 }
 
-// No option hides what is wrong with a Rule.
+// Another option does not hide the first error.
 func TestAdapter_BindReturnsTheFirstError(t *testing.T) {
 	t.Parallel()
 	_, err := tested.Bind(nil, Rule{Locks: Keys.LockFunc(nil, nil), BusyStatus: 423})

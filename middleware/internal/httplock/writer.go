@@ -10,9 +10,8 @@ import (
 	"github.com/felixge/httpsnoop"
 )
 
-// Writer gives the Answer as an http.ResponseWriter that can do what the original can, and
-// no more: handlers find out by type assertion, so a writer that always had everything
-// would promise what it cannot keep. It is the same one each time.
+// Writer returns the Answer as an http.ResponseWriter with the abilities of the original, and no others: handlers find
+// them by type assertion. It returns the same writer each time.
 func (a *Answer) Writer() http.ResponseWriter {
 	if a.writer == nil {
 		a.writer = httpsnoop.Wrap(a.flushable(), a.hooks())
@@ -48,7 +47,7 @@ func (a *Answer) hooks() httpsnoop.Hooks {
 	}
 }
 
-// HijackBy hands the connection to the handler, by the original's Hijack.
+// HijackBy gives the connection to the handler, by the original's Hijack.
 func (a *Answer) HijackBy(original httpsnoop.HijackFunc) (net.Conn, *bufio.ReadWriter, error) {
 	if err := a.mayBegin(); err != nil {
 		return nil, nil, err
@@ -59,8 +58,8 @@ func (a *Answer) HijackBy(original httpsnoop.HijackFunc) (net.Conn, *bufio.ReadW
 	return conn, rw, err
 }
 
-// flushable gives the original. One that leaves flushing to what it wraps gets a method for
-// it: http.ResponseController would go past the Answer, and a status that it holds back.
+// flushable returns the original, with a method to flush if it leaves flushing to the writer that it wraps. Without the
+// method, http.ResponseController would flush that writer before the Answer has sent the held status.
 func (a *Answer) flushable() http.ResponseWriter {
 	_, wraps := a.ResponseWriter.(httpsnoop.Unwrapper)
 	_, flushes := a.ResponseWriter.(http.Flusher)
@@ -79,13 +78,13 @@ func (f flushing) FlushError() error { return http.NewResponseController(f.Respo
 
 type contextKey struct{}
 
-// Context gives ctx with the Answer in it, for Written.
+// Context returns ctx with the Answer in it, for Written.
 func (a *Answer) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, a)
 }
 
-// Written says whether w is known to be written to: it is, or wraps, the Writer of the Answer
-// in ctx, or a writer of a framework that says so itself.
+// Written reports whether w was written to, as far as it is known: w is, or wraps, the Writer of the Answer in ctx, or
+// a framework's writer with a method Written.
 func Written(ctx context.Context, w http.ResponseWriter) bool {
 	a, _ := ctx.Value(contextKey{}).(*Answer)
 	for {

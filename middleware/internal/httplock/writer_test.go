@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// full is a ResponseWriter that can do everything, and says what it was asked for.
+// full is a ResponseWriter with all abilities. It notes the last ability that was used.
 type full struct {
 	*httptest.ResponseRecorder
 	did string
@@ -38,7 +38,7 @@ func (f *full) ReadFrom(src io.Reader) (int64, error) {
 // plain is a ResponseWriter and nothing else.
 type plain struct{ http.ResponseWriter }
 
-// unwrapper is somebody's wrapper that leaves all else to http.ResponseController.
+// unwrapper is a wrapper that leaves all other abilities to http.ResponseController.
 type unwrapper struct{ http.ResponseWriter }
 
 func (u unwrapper) Unwrap() http.ResponseWriter { return u.ResponseWriter }
@@ -79,7 +79,7 @@ func abilities(w http.ResponseWriter) (all []bool) {
 	}
 }
 
-// What a handler finds out by type assertion is true.
+// A type assertion of a handler finds an ability if, and only if, the original has it.
 func TestWriter_KeepsAbilitiesAndAddsNone(t *testing.T) {
 	t.Parallel()
 	for name, original := range map[string]http.ResponseWriter{
@@ -132,7 +132,7 @@ func TestWriter_DoesWhatTheOriginalDoes(t *testing.T) {
 // onlyReader hides what else a reader can do.
 type onlyReader struct{ io.Reader }
 
-func TestWriter_NoticesWhatBeginsAnAnswer(t *testing.T) {
+func TestWriter_NoticesTheBeginOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	failing := newFull()
 	failing.err = errors.New("no")
@@ -168,7 +168,7 @@ func TestWriter_NoticesWhatBeginsAnAnswer(t *testing.T) {
 }
 
 // An ability that fails leaves an answer as it was, and its error is the handler's.
-func TestAnswer_WhatFailsChangesNothing(t *testing.T) {
+func TestAnswer_AFailedAbilityChangesNothing(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
 	for name, do := range map[string]func(a *Answer, err error) error{
@@ -221,8 +221,7 @@ func TestWriter_FlushFurtherInSendsTheStatus(t *testing.T) {
 	require.ErrorIs(t, http.NewResponseController(cannot).Flush(), http.ErrNotSupported)
 }
 
-// A controller finds what is further in, through the Answer itself, and through its Writer, which is the same each
-// time.
+// http.ResponseController finds the original through the Answer and through its Writer.
 func TestWriter_IsUnwrapped(t *testing.T) {
 	t.Parallel()
 	for _, through := range []func(a *Answer) http.ResponseWriter{

@@ -8,34 +8,32 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// Kind is what an error means for the work that was asked for. Each protocol has one table
-// with an answer for each Kind.
+// Kind is what an error means for a call. Each protocol has a table with an answer for each Kind.
 type Kind int
 
 // The kinds.
 const (
 	Foreign        Kind = iota // not an error of guard
-	Busy                       // the key is held, and was not waited for
-	WaitTimeout                // the key was held for as long as Wait says
-	HeldOver                   // only the MinHold of work that is done keeps the key
+	Busy                       // the key is held, and the call did not wait
+	WaitTimeout                // the key stayed held for the wait
+	HeldOver                   // the work is done, and its MinHold still holds the key
 	Full                       // a Limit kept the call out
 	Deadline                   // the caller's deadline ended the wait
 	Cancelled                  // the caller is gone
 	Down                       // Redis did not answer, or refused
 	Closed                     // the Guard is closed
-	Lost                       // lost while the work ran: its outcome is not known
-	KeyMissing                 // what was sent lacks a value of the key, or has an unusable one
+	Lost                       // the lock was lost while the work ran: its outcome is not known
+	KeyMissing                 // the call lacks a value of the key, or has an unusable value
 	KeyFailed                  // the key function failed
-	KeyUnfit                   // the template needs what no such call has
+	KeyUnfit                   // no such call has a value that the template needs
 	NoGuard                    // there is no Guard
 	BadOption                  // an option that depends on the call is out of its bounds
 	OtherInput                 // the key of Once was used with another input
-	UnknownOutcome             // an earlier call of Once began, and nobody knows how it ended
+	UnknownOutcome             // an earlier call of Once began, and its outcome is not known
 	NotKept                    // the work of Once was done, and its result was not kept
 )
 
-// Fault says what the program did wrong, "" where it did nothing wrong: no caller can do
-// anything about it.
+// Fault returns the mistake of the program, which no caller can mend, or "".
 func (k Kind) Fault() string {
 	switch k {
 	case KeyFailed:
@@ -53,25 +51,25 @@ func (k Kind) Fault() string {
 // Outcome is what an error means.
 type Outcome struct {
 	Kind Kind
-	// RetryAfter is when another try is worth while: at least a second from now, and 0
-	// where nothing says that it ever is. The work did not run where it is set.
+	// RetryAfter is the time until a retry may succeed: at least a second, or 0 if a retry is of no use. If it is set, the
+	// work did not run.
 	RetryAfter time.Duration
-	// Code is the name of the error for clients and telemetry: that of its ErrorType. It is empty where the
-	// error is not guard's, or the caller is gone.
+	// Code is the ErrorType of the error, for clients and telemetry. It is "" if the error is not guard's, or the caller
+	// left.
 	Code string
 }
 
-// IsBusy says whether the key was held, and nothing else ended the wait.
+// IsBusy reports whether the key was held, and nothing else ended the wait.
 func (k Kind) IsBusy() bool { return k == Busy || k == WaitTimeout || k == HeldOver || k == Full }
 
-// Classify says what err means for a call whose own context is ctx.
+// Classify returns what err means for a call whose own context is ctx.
 func Classify(ctx context.Context, err error) Outcome {
 	after, passes := RetryAfter(err)
 	o := Outcome{Kind: kindOf(ctx, err, passes)}
 	if o.Kind != Foreign && o.Kind != Cancelled {
 		o.Code = codeOf(err)
 	}
-	// A loss is reported also if the caller is gone: its work ran, and its outcome is not known.
+	// A loss counts even if the caller left: the work ran, and its outcome is not known.
 	if o.Kind != Foreign && o.Kind != Lost && errors.Is(ctx.Err(), context.Canceled) {
 		return Outcome{Kind: Cancelled}
 	}
@@ -84,7 +82,7 @@ func Classify(ctx context.Context, err error) Outcome {
 	return o
 }
 
-// codeOf is the ErrorType of err: of a loss in it, if there is one, as that decides the Kind.
+// codeOf returns the ErrorType of err, or of a loss in it, which decides the Kind.
 func codeOf(err error) string {
 	var lost *guard.LostError
 	var typed interface{ ErrorType() string }
@@ -94,7 +92,7 @@ func codeOf(err error) string {
 	case errors.As(err, &typed):
 		return typed.ErrorType()
 	}
-	return "deadline_exceeded" // of the caller's own context
+	return "deadline_exceeded" // the caller's own context
 }
 
 func kindOf(ctx context.Context, err error, passes bool) Kind {
@@ -117,7 +115,7 @@ func kindOf(ctx context.Context, err error, passes bool) Kind {
 		return Closed
 	case errors.Is(err, guard.ErrStore):
 		return Down
-	// An end of some context counts if it is the caller's, or if it ended a wait.
+	// The end of a context counts if it is the caller's, or if it ended a wait.
 	case errors.Is(err, context.DeadlineExceeded) && (passes || ctx.Err() != nil):
 		return Deadline
 	case passes:
@@ -143,8 +141,7 @@ func busyKind(err error) Kind {
 	return Busy
 }
 
-// keyKind blames what was sent where a template found nothing usable in it, and else the
-// program.
+// keyKind returns KeyMissing if a template found no usable value in the call. Otherwise the program is at fault.
 func keyKind(err error) Kind {
 	switch value := ValueErrorIn(err); {
 	case value == nil:
@@ -155,8 +152,8 @@ func keyKind(err error) Kind {
 	return KeyMissing
 }
 
-// RetryAfter says whether err kept the work from running for a reason that passes, and
-// when another try is worth while: at least a second from now.
+// RetryAfter returns the time until a retry may succeed, at least a second. It returns false unless the work did not
+// run, and the reason may pass.
 func RetryAfter(err error) (time.Duration, bool) {
 	var busy *guard.BusyError
 	switch {

@@ -9,13 +9,13 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// Faults logs errors that no caller would see. It may be used concurrently.
+// Faults logs mistakes of the program. It may be used concurrently.
 type Faults struct{ logged sync.Map }
 
 type loggedFault struct{ route, fault string }
 
-// Log logs err, if it is a fault of the program: once for each route and fault. Neither is
-// the key in the text of an error of guard, nor is anything else that was sent.
+// Log logs err once for each route and fault, unless fault is "". The text of an error of guard has no key and no other
+// value of the request.
 func (f *Faults) Log(ctx context.Context, adapter, route, fault string, err error) {
 	if fault == "" {
 		return
@@ -27,10 +27,10 @@ func (f *Faults) Log(ctx context.Context, adapter, route, fault string, err erro
 		"route", route, "fault", fault, "error", err)
 }
 
-// LogLost logs each loss that came too late to be answered: the caller has a success, or a
-// part of one. The key is not logged: the program's hook for errors has it.
+// LogLost logs a loss that came too late to be answered: the caller has a success, or a part of it. It does not log the
+// key; the program's hook for errors gets it.
 func LogLost(ctx context.Context, adapter, route string, err error) {
-	var lost *guard.LostError // alone: what the work returned is the work's
+	var lost *guard.LostError // without the work's own error
 	if errors.As(err, &lost) {
 		slog.Default().ErrorContext(ctx, adapter+": the lock was lost after the answer had begun, so the caller was not told",
 			"route", route, "error", lost)

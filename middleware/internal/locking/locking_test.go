@@ -53,8 +53,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// The end of the caller's own context counts, but a loss and what is not of guard stay what they are. The end of
-// another context counts if it ended a wait.
+// The end of the caller's own context counts, except for a loss and errors of others. The end of another context counts
+// if it ended a wait.
 func TestClassify_WithAContextThatHasEnded(t *testing.T) {
 	t.Parallel()
 	live := t.Context()
@@ -208,7 +208,7 @@ func TestAdapter_ParseKey(t *testing.T) {
 	assert.ErrorContains(t, err, "a: ")
 }
 
-// What is logged is the loss, without what the work returned; an error without one is not logged.
+// LogLost logs the loss without the work's own error, and no error without a loss.
 func TestLogLost(t *testing.T) { //nolint:paralleltest // the logger is of all
 	var log bytes.Buffer
 	before := slog.Default()
@@ -394,7 +394,8 @@ func repeated(rule locking.Rule[string], times int) locking.Rule[string] {
 	return rule
 }
 
-// Two callers may send the same request, idempotency key included: only a placeholder that names the caller tells them apart.
+// Two callers may send the same request, idempotency key included: only a placeholder that names the caller tells them
+// apart.
 func TestOnce_TheTemplateNamesTheCaller(t *testing.T) {
 	t.Parallel()
 	extract := func(string) (locking.Extract[string], error) {

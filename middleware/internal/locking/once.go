@@ -12,13 +12,13 @@ import (
 	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
-// once is what Rule.Once was given.
+// once holds the arguments of Rule.Once.
 type once struct {
 	keep    time.Duration
 	options []guard.OnceOption
 }
 
-// Once has the work of a key run once, and its result given to callers that ask again until keep has passed.
+// Once runs the work of a key once. Later callers get its result until keep has passed.
 func (r Rule[S]) Once(keep time.Duration, opts []guard.OnceOption) Rule[S] {
 	r.once = &once{keep, slices.Clone(opts)}
 	return r
@@ -30,7 +30,7 @@ func (r Rule[S]) SharedAnswer() Rule[S] {
 	return r
 }
 
-// IsOnce says whether Once was called.
+// IsOnce reports whether Once was called.
 func (r Rule[S]) IsOnce() bool { return r.once != nil }
 
 func (r Rule[S]) checkOnce() error {
@@ -44,31 +44,30 @@ func (r Rule[S]) checkOnce() error {
 	return guardhook.CheckOnce(r.once.keep, slices.Concat(onceOptions(r.options), r.once.options))
 }
 
-// namesCaller says whether a placeholder stands for something that tells callers apart, as what the program fills in
-// does. An idempotency key does not: two callers may choose the same.
+// namesCaller reports whether a placeholder tells callers apart, as a value of the program does. An idempotency key
+// does not: two callers may choose the same key.
 func (r Rule[S]) namesCaller(placeholder string) bool {
 	kind, name, _ := strings.Cut(placeholder, ":")
 	return r.values[placeholder] != nil || slices.Contains(r.adapter.Callers, kind) && !strings.EqualFold(name, "Idempotency-Key")
 }
 
-// ErrFailed is what work returns that failed without an error of its own: nothing is kept.
+// ErrFailed is returned by work that failed without an error of its own: redlatch records nothing.
 var ErrFailed = errors.New("work failed")
 
-// InProgressError is the error of a lock that is busy because an earlier call with the same key of Once is being worked
-// on.
+// InProgressError is the error of a lock that an earlier call with the same key of Once holds.
 type InProgressError struct{ error } // has a *guard.BusyError
 
 // Unwrap returns the *guard.BusyError.
 func (e *InProgressError) Unwrap() error { return e.error }
 
-// RunOnce is Locker.Run for a Rule with Once. The result is kept by the first key; the others are locked while work
-// runs. v is what work returned, now or, if replayed, in an earlier call. extra is applied last. work's own error is
-// nil where work returned ErrFailed. Work that did nothing returns guardhook.ErrNotBegun.
+// RunOnce is Locker.Run for a Rule with Once. The first key keeps the result; the other keys are locked while work
+// runs. v is the result of work, of this call or, if replayed, of an earlier call. extra is applied last. own is nil if
+// work returned ErrFailed. Work that did nothing returns guardhook.ErrNotBegun.
 func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 	work func(context.Context) (T, error), extra ...guard.OnceOption,
 ) (v T, replayed bool, own, err error) {
 	began, ran := false, false
-	var others error // of the locks of the other keys
+	var others error // the error of the locks of the other keys
 	run := func(ctx context.Context) (err error) {
 		ran = true
 		v, err = work(ctx)
@@ -88,7 +87,7 @@ func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 		case own != nil:
 			return v, ErrFailed
 		}
-		return v, nil // it is done, also where one of the others was lost
+		return v, nil // the work is done, even if a lock of another key was lost
 	}, opts...)
 	failed := own != nil || began && !ran
 	if own == ErrFailed { //nolint:errorlint // as work returned it

@@ -13,12 +13,11 @@ import (
 	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
-// Adapter is what one adapter has of its own: its name, for texts, and the placeholders of
-// its key templates. S is what it knows a call by.
+// Adapter holds what differs between adapters. S is the source of a key: a request, a call or a task.
 type Adapter[S any] struct {
-	Name    string
+	Name    string // for texts
 	Grammar Grammar[S]
-	// Callers are the kinds of placeholders that name a caller, where a Rule with Once has to have one.
+	// Callers are the kinds of placeholders that name a caller. If there are any, a Rule with Once needs one of them.
 	Callers []string
 }
 
@@ -31,7 +30,7 @@ func (a *Adapter[S]) Parse(template string) (*Template[S], error) {
 	return parsed, nil
 }
 
-// ParseKey makes the key function of a template.
+// ParseKey returns the key function of a template.
 func (a *Adapter[S]) ParseKey(template string) (func(S) (string, error), error) {
 	parsed, err := a.Parse(template)
 	if err != nil {
@@ -40,22 +39,22 @@ func (a *Adapter[S]) ParseKey(template string) (func(S) (string, error), error) 
 	return parsed.Key, nil
 }
 
-// Lock is the Rule of a key template. It panics if the template is malformed.
+// Lock returns the Rule of a key template. It panics if the template is malformed.
 func (a *Adapter[S]) Lock(template string, opts []guard.LockOption) Rule[S] {
 	return a.LockFunc(nil, opts).And(template)
 }
 
-// LockFunc is the Rule of a key function. With a nil key, the Rule has none yet.
+// LockFunc returns the Rule of a key function, or a Rule without a key for nil.
 func (a *Adapter[S]) LockFunc(key func(S) (string, error), opts []guard.LockOption) Rule[S] {
 	r := Rule[S]{adapter: a, options: slices.Clone(opts)}
 	if key != nil {
 		r.keys = []keyOf[S]{{of: key}}
-		r.anyCaller = true // the program's own function knows what it names
+		r.anyCaller = true // the program answers for its own function
 	}
 	return r
 }
 
-// Rule is how calls are locked. Its methods give a changed copy.
+// Rule is how calls are locked. Its methods return a changed copy.
 type Rule[S any] struct {
 	adapter   *Adapter[S]
 	keys      []keyOf[S]
@@ -63,10 +62,10 @@ type Rule[S any] struct {
 	options   []guard.LockOption
 	unlocked  []func(S) bool
 	once      *once // nil without
-	anyCaller bool  // the key need not name a caller
+	anyCaller bool  // the key of Once need not name a caller
 }
 
-// keyOf is a key of a Rule: of a template, or of a function of the program.
+// keyOf is a key of a Rule: a template, or a function of the program.
 type keyOf[S any] struct {
 	template *Template[S]
 	of       func(S) (string, error)
@@ -75,7 +74,7 @@ type keyOf[S any] struct {
 // And adds the key of a template. It panics if the template is malformed.
 func (r Rule[S]) And(template string) Rule[S] {
 	if r.adapter == nil {
-		return r // the zero Rule stays without a key, which Bind refuses
+		return r // Bind refuses the zero Rule, which has no key
 	}
 	parsed, err := r.adapter.Parse(template)
 	if err != nil {
@@ -85,7 +84,7 @@ func (r Rule[S]) And(template string) Rule[S] {
 	return r
 }
 
-// Value has value fill the placeholder {name} of the Rule's templates.
+// Value fills the placeholder {name} of the Rule's templates with value.
 func (r Rule[S]) Value(name string, value func(S) (string, error)) Rule[S] {
 	r.values = maps.Clone(r.values)
 	if r.values == nil {
@@ -95,7 +94,7 @@ func (r Rule[S]) Value(name string, value func(S) (string, error)) Rule[S] {
 	return r
 }
 
-// Unlocked lets calls pass without a lock for which unlocked returns true. A nil unlocked is ignored.
+// Unlocked lets a call pass without a lock if unlocked returns true for it. A nil unlocked is ignored.
 func (r Rule[S]) Unlocked(unlocked func(S) bool) Rule[S] {
 	if unlocked != nil {
 		r.unlocked = append(slices.Clip(r.unlocked), unlocked)
@@ -103,7 +102,7 @@ func (r Rule[S]) Unlocked(unlocked func(S) bool) Rule[S] {
 	return r
 }
 
-// Placeholders returns those of the Rule's templates that Value does not fill, without their braces.
+// Placeholders returns the placeholders of the Rule's templates that Value does not fill, without their braces.
 func (r Rule[S]) Placeholders() (all []string) {
 	for _, key := range r.keys {
 		if key.template != nil {
@@ -113,12 +112,12 @@ func (r Rule[S]) Placeholders() (all []string) {
 	return slices.DeleteFunc(all, func(name string) bool { return r.values[name] != nil })
 }
 
-// Spells says whether a template has :name as text, where it almost certainly means the value of that name.
+// Spells reports whether a template has :name as text, which almost certainly means the value of that name.
 func (r Rule[S]) Spells(name string) bool {
 	return slices.ContainsFunc(r.keys, func(key keyOf[S]) bool { return key.template != nil && key.template.Spells(name) })
 }
 
-// keyFuncs returns the function of each key, with the values of Value in the templates.
+// keyFuncs returns the function of each key, with the functions of Value in the templates.
 func (r Rule[S]) keyFuncs() (funcs []func(S) (string, error), err error) {
 	unused := maps.Clone(r.values)
 	for _, key := range r.keys {
@@ -141,9 +140,9 @@ func (r Rule[S]) keyFuncs() (funcs []func(S) (string, error), err error) {
 	return funcs, nil
 }
 
-// Bind makes the Rule one of g, or says what is wrong with it. wait bounds the wait for a
-// lock where neither the Rule nor the Guard do. With a nil g, the Guard in the context of a
-// call locks, or else the default one.
+// Bind binds the Rule to g. It returns an error if the Rule has no key or an option is out of its bounds. wait is the
+// wait for a busy lock if neither the Rule nor the Guard set one. With a nil g, the Guard in the context of a call
+// locks, or else the default one.
 func (r Rule[S]) Bind(g *guard.Guard, wait time.Duration) (*Locker[S], error) {
 	switch n := len(r.keys); {
 	case n == 0:
@@ -164,10 +163,10 @@ func (r Rule[S]) Bind(g *guard.Guard, wait time.Duration) (*Locker[S], error) {
 
 // Locker is a Rule in use. It may be used concurrently.
 type Locker[S any] struct {
-	guard   *guard.Guard // nil for that of the context, or else the default one
+	guard   *guard.Guard // nil for the Guard of the context, or else the default one
 	rule    Rule[S]
 	keys    []func(S) (string, error)
-	options []guard.LockOption // a place for the name, the default wait, and the Rule's
+	options []guard.LockOption // a place for the name, the default wait, and the options of the Rule
 	last    atomic.Pointer[named]
 }
 
@@ -176,7 +175,7 @@ type named struct {
 	options []guard.LockOption
 }
 
-// named returns the options with the name of a lock. Those of the last name are kept, as most Lockers have one name.
+// named returns the options with the name of a lock. It caches the last name, as most Lockers have one name.
 func (l *Locker[S]) named(name string) []guard.LockOption {
 	last := l.last.Load()
 	if last == nil || last.name != name {
@@ -195,7 +194,7 @@ func (l *Locker[S]) Context(ctx context.Context) context.Context {
 	return guard.WithGuard(ctx, l.guard)
 }
 
-// Skips says whether the call src passes without a lock.
+// Skips reports whether the call src passes without a lock.
 func (l *Locker[S]) Skips(src S) bool {
 	for _, skip := range l.rule.unlocked {
 		if skip(src) {
@@ -205,17 +204,16 @@ func (l *Locker[S]) Skips(src S) bool {
 	return false
 }
 
-// Run calls work under the locks of the call src, with a name for telemetry that the Rule's
-// options may override. extra is applied last. own is what work returned, identical. err is
-// guard's: work did not run, or a lock was lost under it, whatever it returned; own is in
-// err then, too.
+// Run calls work under the locks of the call src. The lock has that name, unless the Rule's options have one. extra is
+// applied last. own is the error of work, identical. err is guard's: work did not run, or lost a lock; it then includes
+// own.
 func (l *Locker[S]) Run(ctx context.Context, name string, src S, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
 	return l.run(ctx, name, src, 0, work, extra...)
 }
 
-// run is Run for the keys from the first-th on.
+// run is Run without the keys before first.
 func (l *Locker[S]) run(ctx context.Context, name string, src S, first int, work func(context.Context) error, extra ...guard.LockOption) (own, err error) {
-	// The work's own error stays here: a loss in it may be that of another lock, and none of ours.
+	// guard does not see the work's own error, which may be the loss of another lock.
 	run := func(ctx context.Context) error {
 		own = work(ctx)
 		return nil
@@ -243,7 +241,7 @@ func (l *Locker[S]) run(ctx context.Context, name string, src S, first int, work
 	return own, nil
 }
 
-// key is the i-th key of the call src.
+// key returns the i-th key of the call src.
 func (l *Locker[S]) key(i int, src S) guard.KeyFunc {
 	return func(context.Context) (string, error) { return l.keys[i](src) }
 }

@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// Table binds the rows of a table. It panics with the adapter's name and the first row that is
-// wrong.
+// Table binds the rows of a table. It panics with the adapter's name and the first row that is wrong.
 func Table[R, L any](adapter string, rows map[string]R, bind func(name string, row R) (L, error)) map[string]L {
 	table := make(map[string]L, len(rows))
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
@@ -21,7 +20,7 @@ func Table[R, L any](adapter string, rows map[string]R, bind func(name string, r
 	return table
 }
 
-// CheckTable gives what is wrong with the rows of a table, nil if nothing is.
+// CheckTable returns an error with the problem of each row, or nil.
 func CheckTable[R any](adapter string, rows map[string]R, check func(name string, row R) error) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(rows)) {

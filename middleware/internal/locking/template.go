@@ -10,11 +10,11 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// Extract reads the value of one placeholder from a source. "" means that there is
-// none; an error is best made by Invalid or Unfit. It is called from many goroutines.
+// Extract returns the value of one placeholder, or "" if the source has none. Its error is made by Invalid or Unfit. It
+// is called concurrently.
 type Extract[S any] func(src S) (string, error)
 
-// Bind makes the Extract of a placeholder's name, or says what is wrong with the name.
+// Bind returns the Extract of a placeholder's name, or an error if the name is malformed.
 type Bind[S any] func(name string) (Extract[S], error)
 
 // Grammar is the set of placeholders that an adapter knows.
@@ -25,18 +25,18 @@ type Grammar[S any] struct {
 }
 
 // Template makes lock keys from text with placeholders in braces, such as "tenant:{header:X-Tenant}:order:{id}". Two
-// different tuples of values never give the same key: values are escaped as in guard.JoinKey, an empty value is an
+// different tuples of values never make the same key: values are escaped as in guard.JoinKey, an empty value is an
 // error, and there is at most one placeholder between two ':'. A Template does not change and may be used concurrently.
 type Template[S any] struct {
-	text  string // as it was given
+	text  string // as given
 	parts []part[S]
 	tail  string // literal text after the last placeholder
 	size  int    // length of the shortest key, in bytes
 }
 
 type part[S any] struct {
-	literal     string // in front of the placeholder
-	placeholder string // as it stands in the template, with its braces
+	literal     string // before the placeholder
+	placeholder string // with its braces
 	extract     Extract[S]
 }
 
@@ -49,13 +49,12 @@ func (t *Template[S]) Placeholders() []string {
 	return all
 }
 
-// Spells says whether the template has :name as text, as routers write their parameters, and no placeholder of that
-// name.
+// Spells reports whether the template has :name as text, as routers write path values, and no placeholder of that name.
 func (t *Template[S]) Spells(name string) bool {
 	return strings.Contains(t.text+":", ":"+name+":") && !strings.Contains(t.text, "{"+name+"}") && !strings.Contains(t.text, ":"+name+"}")
 }
 
-// with returns t with values for some of its placeholders.
+// with returns t with other functions for some of its placeholders.
 func (t *Template[S]) with(values map[string]Extract[S]) *Template[S] {
 	filled := &Template[S]{t.text, slices.Clone(t.parts), t.tail, t.size}
 	for i, name := range t.Placeholders() {
@@ -66,11 +65,11 @@ func (t *Template[S]) with(values map[string]Extract[S]) *Template[S] {
 	return filled
 }
 
-// typicalValue is a guess at the length of a value, in bytes, to size the buffer with.
+// typicalValue is a guess at the length of a value, in bytes. It sizes the buffer.
 const typicalValue = 24
 
-// Key returns the key of src. Its error is a *guard.KeyError that names the placeholder,
-// never a value, and whose Err is a *ValueError or what the placeholder's Extract returned.
+// Key returns the key of src. Its error is a *guard.KeyError that names the placeholder, and never a value. Its Err is
+// a *ValueError or the error of the placeholder's Extract.
 func (t *Template[S]) Key(src S) (string, error) {
 	key := make([]byte, 0, t.size+typicalValue*len(t.parts))
 	for _, part := range t.parts {
@@ -96,25 +95,23 @@ func (t *Template[S]) Key(src S) (string, error) {
 	return string(key), nil
 }
 
-// ValueError is why a placeholder has no usable value. Its text never holds the value.
-// It is the Err of the guard.KeyError that Template.Key returns.
+// ValueError says why a placeholder has no usable value. Its text never has the value.
 type ValueError struct {
 	Reason string
-	// Unfit is set where no request of this kind could have a value: the template does
-	// not fit the route. Otherwise this request lacks it.
+	// Unfit is set if no request of the route has a value: the template does not fit. Otherwise this request lacks it.
 	Unfit bool
 }
 
 // Error returns the reason.
 func (e *ValueError) Error() string { return e.Reason }
 
-// Invalid is the error of a value that is there but cannot be used.
+// Invalid returns the error of a value that cannot be used.
 func Invalid(reason string) error { return &ValueError{Reason: reason} }
 
-// Unfit is the error of a placeholder that no request here can answer.
+// Unfit returns the error of a placeholder without a value in any request of the route.
 func Unfit(reason string) error { return &ValueError{Reason: reason, Unfit: true} }
 
-// ValueErrorIn finds the ValueError in err, nil if there is none.
+// ValueErrorIn returns the ValueError in err, or nil.
 func ValueErrorIn(err error) *ValueError {
 	var found *ValueError
 	if errors.As(err, &found) {
@@ -123,7 +120,7 @@ func ValueErrorIn(err error) *ValueError {
 	return nil
 }
 
-// Single refuses a value given twice: the handler could read another one than the lock.
+// Single returns the only value, or "". It refuses several values: the handler could read another value than the lock.
 func Single(values []string) (string, error) {
 	switch len(values) {
 	case 0:
