@@ -29,7 +29,7 @@
 //
 // Where a process crashed within guard.Once, its record stays unfinished. With guard.AtMostOnce
 // the work does not run again until a person has found out whether it had an effect, and calls Forget. Forget
-// refuses to delete the record of work that goes on: revoke its holder first.
+// refuses to delete the record of work that is running: revoke its holder first.
 //
 // # Quorums
 //

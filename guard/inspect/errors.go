@@ -7,19 +7,19 @@ import (
 	"github.com/redlatch/redlatch/guard"
 )
 
-// ErrFormat says that what is in Redis under a lock's key was not written by a Guard. See
+// ErrFormat says that a Guard did not write the value under a lock's key. See
 // FormatError.
 var ErrFormat = errors.New("inspect: not a lock")
 
-// ErrInProgress says that a record was not forgotten, because its work goes on.
+// ErrInProgress says that a record was not forgotten, because its work is running.
 var ErrInProgress = errors.New("inspect: the work of this record is in progress")
 
-// FormatError says what is wrong with what is in Redis under a lock's key: a key of
+// FormatError has the fault of the value under a lock's key: a key of
 // another type, a hash that was made by hand, a hash that lost fields. Nothing was
 // changed. It matches ErrFormat and Err.
 type FormatError struct {
 	Key    string // the lock's key
-	Reason string // what is wrong with it, without the key
+	Reason string // the fault, without the key
 	Err    error  // Redis' own error, or nil
 }
 

@@ -15,7 +15,7 @@ type Info struct {
 	Waiting   []Waiter  // the first 100 claims in the queue, in order
 	Queued    int       // how many wait in Redis: one for each instance, however many of its callers wait
 	Record    *Record   // what guard.Once wrote of its work; nil if there is none
-	LastFence uint64    // the highest fence of the holders, or one that is ahead of the clock; 0 if there is none
+	LastFence uint64    // the highest fence of the holders, or a fence ahead of the clock; 0 if there is none
 	Now       time.Time // the server's clock
 }
 
@@ -107,11 +107,11 @@ func instanceOf(owner string) (id string, ok bool) {
 	return id, len(id) >= shortID && rest != ""
 }
 
-// short is how an instance without a name is shown. What is longer might be all of an
+// short is how an instance without a name is shown. A longer text might be all of an
 // owner that was made by hand.
 func short(id string) string { return id[:min(len(id), shortID)] }
 
-// whole reads a number below 2^53; what is none is 0.
+// whole reads a number below 2^53. It returns 0 for any other text.
 func whole(v any) uint64 {
 	text, _ := v.(string)
 	n, err := strconv.ParseUint(text, 10, 53)

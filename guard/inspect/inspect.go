@@ -28,7 +28,7 @@ type Inspector struct {
 // Option configures an Inspector. A nil Option is ignored.
 type Option func(*Inspector) error
 
-// Prefix is that of the Guards whose locks are looked at: not empty, UTF-8, no braces. The
+// Prefix must equal the prefix of the Guards: not empty, UTF-8, no braces. The
 // default is guard.DefaultPrefix.
 func Prefix(prefix string) Option {
 	return func(i *Inspector) error {
@@ -41,7 +41,7 @@ func Prefix(prefix string) Option {
 }
 
 // New makes an Inspector. It sends nothing, and you need not close anything: the client stays
-// yours. Give it a client that reads from primaries: a replica shows the past, and nobody can
+// yours. Give it a client that reads from primaries: a replica shows the past, and no command can
 // step in there. If the client is nil or an option is out of its bounds, the methods return
 // that error.
 func New(client redis.UniversalClient, opts ...Option) *Inspector {

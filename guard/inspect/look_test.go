@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/inspect"
 	"github.com/redlatch/redlatch/internal/guardhook"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -254,22 +253,6 @@ func TestLook_AnUnreachableRedis(t *testing.T) {
 		cancel()
 	}
 	proxy.Thaw()
-}
-
-// The embedded Redis does not know the scripts of Redis 7 that only read: each lock is asked for again.
-func TestLook_OnTheEmbeddedRedis(t *testing.T) {
-	t.Parallel()
-	rdb := guardtest.NewRedis(t)
-	r, g := &env{t, inspect.New(rdb), nil, rdb}, guardOn(t, rdb)
-	var holds []held
-	for _, key := range []string{"a", "b", "c"} {
-		holds = append(holds, r.hold(g, key))
-	}
-	assert.ElementsMatch(t, []string{"a", "b", "c"}, r.all(""))
-	for _, h := range holds {
-		r.revokes(h.Key(), h.Fence(), true)
-		h.ends(guard.ErrRevoked)
-	}
 }
 
 // Pages and logs name the Redis, and nothing that lets anybody in.

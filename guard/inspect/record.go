@@ -26,7 +26,7 @@ type RecordState string
 const (
 	// RecordInProgress: its owner holds the key. An owner that crashed does until its lease ends.
 	RecordInProgress RecordState = "in progress"
-	// RecordUnfinished: the work began, and its owner does not hold the key any more. Nobody knows
+	// RecordUnfinished: the work began, and its owner does not hold the key any more. It is not known
 	// whether it had an effect.
 	RecordUnfinished RecordState = "unfinished"
 	// RecordDone: the work is done, and there is a result.

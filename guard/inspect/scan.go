@@ -28,7 +28,7 @@ const (
 //
 // It goes by SCAN over all keys of each master: for a person's question, and not to be
 // polled. It stops when you do. Where a lock's hash is broken, there is a FormatError with
-// its Key, and it goes on; after any other error it stops.
+// its Key, and All continues; after any other error it stops.
 func (i *Inspector) All(ctx context.Context, match string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		if err := i.ready(ctx); err != nil {

@@ -22,7 +22,7 @@ var (
 	forgetScript = newScript(redisstore.Scripts()["forget"], false)
 )
 
-// script is sent by name and, where Redis does not know it, once more in full. One that
+// script is sent by name and, where Redis does not know it, once more in full. A script that
 // only reads goes by commands of Redis 7 for which a read-only user is enough, and where
 // there are none, by the others.
 type script struct {

@@ -20,19 +20,19 @@ type answer[T any] struct {
 }
 
 // ask calls every server at once. There is an answer from each, at the latest when its
-// time is up; nobody has to wait for them all.
+// time is up; a caller does not wait for them all.
 func ask[T any](ctx context.Context, s *Store, call func(ctx context.Context, n server, i int) (T, error)) <-chan answer[T] {
 	answers := make(chan answer[T], len(s.nodes))
 	for i := range s.nodes {
 		run := func() { answers <- askOne(ctx, s, i, call) }
 		if !s.tasks.Go(run) {
-			run() // closed: nobody joins goroutines any more
+			run() // closed: no goroutine is joined any more
 		}
 	}
 	return answers
 }
 
-// askOne calls one server. The call goes on if its caller leaves.
+// askOne calls one server. The call continues if its caller leaves.
 func askOne[T any](ctx context.Context, s *Store, i int, call func(ctx context.Context, n server, i int) (T, error)) answer[T] {
 	one := clock.WithDeadline(context.WithoutCancel(clock.Caller(ctx)), s.until(ctx))
 	defer one.Cancel()

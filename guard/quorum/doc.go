@@ -16,7 +16,7 @@
 // asynchronously to hold it again. A command that a server did not answer is in its outbox, and is
 // repeated until its hold has ended.
 //
-// A call whose context ends returns at once. What it began goes on asynchronously.
+// A call whose context ends returns at once. Its commands finish in the background.
 //
 // # What it relies on, and what it never does
 //

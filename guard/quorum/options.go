@@ -19,7 +19,7 @@ type option func(*config) error
 func (o option) apply(c *config) error { return o(c) }
 
 // All has a lock need every server instead of a majority: two holders need all servers to
-// forget, but one that is down keeps everybody out.
+// forget, but a server that is down keeps all callers out.
 func All() Option {
 	return option(func(c *config) error { c.all = true; return nil })
 }

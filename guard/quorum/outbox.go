@@ -19,7 +19,7 @@ const (
 )
 
 // outbox is what one server of a quorum was to do and has not confirmed, in two lists. It was
-// to give back: what it holds for nobody is a vote less until its ttl ends, and a
+// to give back: a hold without a holder is a vote less until its ttl ends, and a
 // server that hangs may yet execute what was sent to it before. And it was to hold again
 // what it lost. It is asked by one goroutine a list, for some of them at a time; if one goes
 // unanswered, then for one, until it answers.
@@ -55,7 +55,7 @@ func (s *Store) enqueue(o *outbox, most int, t delivery) {
 // neverSent says of an error that the server did not see the command.
 func neverSent(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// put says whether nobody asks yet.
+// put returns whether the caller has to start asking.
 func (o *outbox) put(more ...delivery) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,7 +64,7 @@ func (o *outbox) put(more ...delivery) (first bool) {
 	return first
 }
 
-// take takes out what is still of use. Nothing to take means that nothing is sent.
+// take takes out deliveries that are still of use. If there are none, the outbox is not draining any more.
 func (o *outbox) take(most int) (batch []delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

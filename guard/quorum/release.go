@@ -10,7 +10,7 @@ import (
 )
 
 // Release implements guardstore.Store. The end of a grant notifies the claims that wait; that of a claim
-// that never held notifies nobody.
+// that never held notifies no claim.
 func (s *Store) Release(ctx context.Context, rel guardstore.Release) (guardstore.ReleaseReply, error) {
 	return task.Do(ctx, s.tasks, func(ctx context.Context) (guardstore.ReleaseReply, error) { return s.release(ctx, rel) })
 }
@@ -38,7 +38,7 @@ func (s *Store) release(ctx context.Context, rel guardstore.Release) (guardstore
 }
 
 // awaitVote waits for the answer to a round's acquire, which the majority did not need:
-// what is on its way to a server would need a tombstone there, and tombstones slow down
+// a command on its way to a server would need a tombstone there, and tombstones slow down
 // all that follows.
 func (s *Store) awaitVote(ctx context.Context, r *round, node int) {
 	r.mu.Lock()
@@ -59,7 +59,7 @@ func (s *Store) awaitVote(ctx context.Context, r *round, node int) {
 	}
 }
 
-// finish ends what is known of a claim: a round that is under way finds it ended, and so does, with a tombstone, a later one.
+// finish forgets a claim: a round that is under way finds it ended, and with a tombstone, so does a later round.
 // It returns the round by which the claim held.
 func (s *Store) finish(rel guardstore.Release) *round {
 	owner := claimOf(rel.Owner)

@@ -43,7 +43,7 @@ type tally struct {
 	errs                    serverErrors
 }
 
-// decided says that further answers change nothing. A round that cannot be won goes on until
+// decided says that further answers change nothing. A round that cannot be won continues until
 // enough servers have answered: only then is it known to be busy. If they cannot, it has failed.
 func (t *tally) decided(s *Store) bool {
 	switch {
@@ -53,7 +53,7 @@ func (t *tally) decided(s *Store) bool {
 	return t.held+t.pending < s.need && t.answered >= s.need
 }
 
-// split says that nobody may have got a majority: some servers were to be had.
+// split says that perhaps no claim got a majority: some servers were free.
 func (t *tally) split(s *Store) bool { return t.held > 0 && t.held < s.need }
 
 func (s *Store) newRound(c guardstore.Claim) *round {
@@ -227,7 +227,7 @@ func (s *Store) abandonOn(ctx context.Context, r *round, n server, i int) error 
 	return err
 }
 
-// abandonAsync is abandonOn on all servers; nobody waits for it.
+// abandonAsync is abandonOn on all servers, in the background.
 func (s *Store) abandonAsync(ctx context.Context, r *round) <-chan answer[struct{}] {
 	return ask(ctx, s, func(ctx context.Context, n server, i int) (struct{}, error) {
 		return struct{}{}, s.abandonOn(ctx, r, n, i)

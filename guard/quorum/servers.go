@@ -27,7 +27,7 @@ func checkClients(clients []redis.UniversalClient) error {
 	return nil
 }
 
-// clientFault says what is wrong with a client of a server, which must not depend on others.
+// clientFault returns the fault of a client of a server, which must not depend on others.
 func clientFault(client redis.UniversalClient, index int) string {
 	single, isSingle := client.(*redis.Client)
 	if client == nil || isSingle && single == nil {

@@ -119,7 +119,7 @@ func newStore(nodes []server, timeout time.Duration, all bool) *Store {
 	return s
 }
 
-// Close lets what is on its way finish for half a second, then cuts it off, and returns when every
+// Close lets calls finish for half a second, then cuts it off, and returns when every
 // goroutine of the Store is gone. The clients stay open. It may be called more than once. What was sent to
 // a server that hangs, the server may execute later: a key that it grants then to a claim that has left is
 // free there after the claim's ttl.
@@ -264,7 +264,7 @@ func (s *Store) acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 	}
 }
 
-// outcome is what a round came to. One that did not win and is not busy is given up.
+// outcome is what a round came to. A round that did not win and is not busy is given up.
 func (s *Store) outcome(ctx context.Context, b *claimState, r *round, t tally) (guardstore.ClaimReply, error) {
 	err := t.errs.join(s)
 	if t.held >= s.need {

@@ -23,7 +23,7 @@ func Sprintf(format string, args []any) (key, fault string) {
 	return key, ""
 }
 
-// What is wrong with an argument, after "an argument of Keyf(...)".
+// Why an argument cannot be used, after "an argument of Keyf(...)".
 const (
 	empty     = "is empty"
 	misfit    = "does not fit the format"
@@ -40,7 +40,7 @@ func Join(parts []string) string {
 	return strings.Join(escaped, ":")
 }
 
-// misfits looks for the mark by which fmt says what is wrong with a format. No argument has
+// misfits looks for the mark by which fmt reports a fault of a format. No argument has
 // it, as they are escaped; a format may have it as text, after a percent sign.
 func misfits(key, format string, parts []any) bool {
 	return strings.Contains(key, "%!") &&

@@ -63,15 +63,15 @@ func (c *Client) Close() error {
 	return err
 }
 
-// afterwards gives what is still sent when the Client is closed a client of its own.
+// afterwards sends with a client of its own, after Close.
 func (c *Client) afterwards(send func(l *link) (any, error)) (any, error) {
 	l := c.link(c.options.newClient(c.user, 0, nil))
 	defer func() { _ = l.client.Close() }()
 	return send(&l)
 }
 
-// Do sends a command and waits for its reply, no longer than to the deadline of ctx. When ctx is canceled, a
-// command that was not sent yet is not sent; one that was is waited for.
+// Do sends a command and waits for its reply until the deadline of ctx. If ctx is canceled before the command is sent, it
+// is not sent. Later, Do still waits for the reply.
 func (c *Client) Do(ctx context.Context, cmd Command) (any, error) {
 	if c.closed.Load() {
 		return c.afterwards(func(l *link) (any, error) { return l.send(ctx, cmd) })
@@ -87,8 +87,7 @@ func (c *Client) Do(ctx context.Context, cmd Command) (any, error) {
 	return calls.do(ctx, cmd)
 }
 
-// DoAcked is Do for a command that replicas are to know of. The error is an AckError,
-// beside the reply, if too few do.
+// DoAcked is Do for a command that replicas have to know of. If too few do, it returns an AckError next to the reply.
 func (c *Client) DoAcked(ctx context.Context, cmd Command, w AckWait) (any, error) {
 	if c.closed.Load() {
 		return c.Do(ctx, cmd)
@@ -122,8 +121,7 @@ func (c *Client) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 	return c.renewals.client.Subscribe(ctx, channel)
 }
 
-// NodeFailed is for when something did not get through: on a cluster, another node may be
-// the one to ask now.
+// NodeFailed reports a command that did not get through: on a cluster, another node may serve its key now.
 func (c *Client) NodeFailed(ctx context.Context, err error) { c.nodes.onFailure(ctx, err) }
 
 // Server names the server of a Redis key. Servers fail independently: the nodes of a cluster, as far as they

@@ -32,7 +32,7 @@ func newClusterNodes(l link, renewals redis.UniversalClient, tasks *task.Group) 
 	return &clusterNodes{calls: l, tasks: tasks, renewals: cluster, byAddr: make(map[string]*combiner)}
 }
 
-// combiner sends what is for the node of a command.
+// combiner returns the combiner of the node that serves a command.
 func (n *clusterNodes) combiner(ctx context.Context, cmd Command) (*combiner, error) {
 	addr, err := n.addr(ctx, cmd.Keys()[0])
 	if err != nil {
@@ -57,7 +57,7 @@ func (n *clusterNodes) link(l link, addr string) link {
 	return l
 }
 
-// addr is the node that serves a key, as far as is known here.
+// addr returns the node that serves a key, as far as is known here.
 func (n *clusterNodes) addr(ctx context.Context, key string) (string, error) {
 	node, err := n.calls.client.(*redis.ClusterClient).MasterForKey(ctx, key)
 	if err != nil {

@@ -25,7 +25,7 @@ func NewScript(source string) *Script {
 
 // NewScriptOfMany makes a script a call of which takes any number of commands: KEYS are those of all commands, one
 // command after the other; ARGV are the shared arguments once, then those of each command. The
-// reply is an array of the commands' replies, in order. One that is nil says that nothing was done, and that the command is to be
+// reply is an array of the commands' replies, in order. nil means that the command was not executed, and has to be
 // sent by itself.
 func NewScriptOfMany(source string) *Script {
 	s := NewScript(source)

@@ -34,8 +34,8 @@
 //
 // go-redis's pools do the rest. When a network forgets connections, each idle one costs an attempt: at most
 // four of callers, and one of renewals. After as many failed dials as a pool is large, go-redis dials once
-// a second. A dial that takes longer than its caller waits goes on until the DialTimeout of the user's client, and its
-// connection is for the next caller.
+// a second. A dial that takes longer than its caller waits continues until the DialTimeout of the user's client, and the next
+// caller gets its connection.
 //
 // With Sentinel, a Client asks once a second which server is the primary, while it sends, and closes connections to one
 // that was replaced. On a cluster each node has a queue of its own, so that a node that hangs holds up no other. go-redis does neither

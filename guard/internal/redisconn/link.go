@@ -112,7 +112,7 @@ func (l *link) exchange(ctx context.Context, calls []call) []noRetryCmd {
 			Process(ctx context.Context, cmd redis.Cmder) error
 		} = l.client
 		if len(which) > 1 {
-			to = l.client.Pipeline() // Process only queues what is sent by Exec
+			to = l.client.Pipeline() // Process only queues, Exec sends
 		}
 		for _, i := range which {
 			cmds[i] = calls[i].pack(ctx, inFull)
@@ -131,7 +131,7 @@ func (l *link) send(ctx context.Context, cmd Command) (any, error) {
 	return l.resultOf(ctx, cmd, l.exchange(ctx, []call{{cmd}})[0])
 }
 
-// resultOf is the reply to a command that had a call by itself.
+// resultOf returns the reply to a command that had a call by itself.
 func (l *link) resultOf(ctx context.Context, of Command, cmd noRetryCmd) (any, error) {
 	reply, err := l.result(ctx, cmd)
 	if err != nil {
@@ -140,7 +140,7 @@ func (l *link) resultOf(ctx context.Context, of Command, cmd noRetryCmd) (any, e
 	return only(of, reply)
 }
 
-// result is the reply to a call.
+// result returns the reply to a call.
 func (l *link) result(ctx context.Context, cmd noRetryCmd) (any, error) {
 	if err := l.check(ctx, cmd.Err()); err != nil {
 		return nil, err

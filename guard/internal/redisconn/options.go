@@ -118,8 +118,8 @@ func heeding(dial dialFunc) dialFunc {
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Unfit says what keeps a client, which is not nil, from being used, to be read after what
-// it is; nothing if it may be. taken are the kinds that the constructor takes.
+// Unfit returns why a client, which is not nil, cannot be used, as the end of a sentence that begins with its type, or "".
+// taken are the kinds that the constructor takes.
 func Unfit(client redis.UniversalClient, constructor, taken string) string {
 	switch client.(type) {
 	case *redis.Client, *redis.ClusterClient:

@@ -246,8 +246,6 @@ func (b *bench) change(owner string, word int, to any) {
 	require.NoError(b, b.HSet(b.Context(), lockKey, owner, strings.Join(words, " ")).Err())
 }
 
-func (b *bench) revokes(owner string) { b.change(owner, 3, "r") }
-
 // ends sets when the time of an owner beside others has ended.
 func (b *bench) ends(owner string, in time.Duration) {
 	b.Helper()

@@ -7,8 +7,8 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
-// acquireCommand, releaseCommand and renewCommand are each in one piece of memory. Their Args are as the headers of
-// the scripts have them.
+// acquireCommand, releaseCommand and renewCommand are each in one piece of memory. Their Args are in the order of
+// the scripts.
 type acquireCommand struct {
 	guardstore.Claim
 

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// PrefixFault returns what is wrong with a prefix, or "".
+// PrefixFault returns why a prefix cannot be used, or "".
 func PrefixFault(prefix string) string {
 	if prefix == "" || strings.ContainsAny(prefix, "{}") || !utf8.ValidString(prefix) {
 		return fmt.Sprintf("%q must be UTF-8, not empty and without braces", prefix)
@@ -41,7 +41,7 @@ func slotOf(key string) uint16 {
 	return crc % 16384
 }
 
-// KeyOf is the reverse of LockKey. It is false for what is no lock's own key, as a tag with a '}' in it.
+// KeyOf is the reverse of LockKey. It returns false for any other key, such as a tag with a '}' in it.
 func KeyOf(prefix, lock string) (key string, ok bool) {
 	tag, begins := strings.CutPrefix(lock, prefix+":{")
 	tag, ends := strings.CutSuffix(tag, "}")

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -104,19 +103,4 @@ func FuzzRedisKeys(f *testing.F) {
 			}
 		}
 	})
-}
-
-// Every pair of nasty keys is two locks, also across prefixes.
-func TestKeys_NastyKeysNeverShareARedisKey(t *testing.T) {
-	owner := make(map[string]string)
-	for _, prefix := range []string{"redlatch", "redlatch:", "redlatch:x", `\`, "订单"} {
-		s := &Store{prefix: prefix}
-		for _, key := range nastyKeys {
-			for _, k := range s.keys(key) {
-				lock := fmt.Sprintf("%q %q", prefix, key)
-				require.Empty(t, owner[k], "%q belongs to %s, too", k, lock)
-				owner[k] = lock
-			}
-		}
-	}
 }

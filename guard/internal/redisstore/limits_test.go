@@ -2,12 +2,10 @@ package redisstore_test
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -65,73 +63,6 @@ func TestLimit_HoldersThatLapsedAreDroppedInSteps(t *testing.T) {
 	require.True(t, b.gone(holdersKey))
 }
 
-// The clock goes back to before readers came: the fence of the next reader beside them is above theirs.
-func TestLimit_AFenceIsAboveThoseOfReaders(t *testing.T) {
-	b, server := newSteppedBench(t)
-	b.holds("a-0.1")
-	server.pass(time.Second)
-	second := b.holds("b-0.1")
-	server.step(-time.Hour)
-	third := b.holds("c-0.1")
-	assert.Greater(t, third, second)
-	assert.Equal(t, third, b.ahead(), "and known if they crash")
-	require.EqualValues(t, 1, b.release("c-0.1", "0", 0))
-	assert.Greater(t, b.holds("d-0.1"), third)
-}
-
-// All that are inside let their time run out: the next fence is above theirs, though the clock is not.
-func TestLimit_FencesOfHoldersThatLapsedStayKnown(t *testing.T) {
-	b := newBench(t)
-	b.holds("a-2.1")
-	fence := b.acquireAbove("b-2.1", b.in(time.Hour))[1].(string)
-	b.ends("a-2.1", -time.Second)
-	b.ends("b-2.1", -time.Second)
-	assert.Greater(t, b.holds("x-1"), fence)
-}
-
-// Confirmed, a hold lasts no shorter, nor does the lock; longer it may.
-func TestLimit_AHoldIsNotShortened(t *testing.T) {
-	b := newBench(t)
-	fence := b.holds("a-3.1")
-	b.holds("b-3.1")
-	for _, ttl := range []int{100, 120_000, 100, 240_000} {
-		for _, confirm := range []func(){
-			func() { b.take("a-3.1", ttl, "", "", "0") },
-			func() { require.EqualValues(t, 1, b.renew("a-3.1", fence, ttl, 1)) },
-		} {
-			lease := func() int { ms, _ := strconv.Atoi(b.line("a-3.1")[2]); return ms }
-			before, lives := lease(), b.lives(lockKey)
-			confirm()
-			require.Equal(t, fence, b.line("a-3.1")[1])
-			if after := lease(); ttl == 100 {
-				assert.Equal(t, before, after)
-				assert.InDelta(t, lives, b.lives(lockKey), float64(10*time.Second))
-			} else {
-				assert.GreaterOrEqual(t, after, max(before, ttl))
-				assert.Greater(t, b.lives(lockKey), time.Duration(ttl-10000)*time.Millisecond)
-			}
-		}
-	}
-	require.Zero(t, b.renew("a-3.1", "7", 60000, 1), "not its fence")
-	require.Zero(t, b.renew("nobody-3.1", fence, 60000, 1))
-}
-
-// A hold whose fence is not above what its owner needs gets another, which no other hold gets.
-func TestLimit_AFenceIsAboveWhatItsOwnerNeeds(t *testing.T) {
-	b := newBench(t)
-	first, second, far := b.holds("a-3.1"), b.holds("b-3.1"), b.in(time.Hour)
-	assert.Greater(t, second, first)
-	for _, above := range []string{first, far} {
-		fence := b.acquireAbove("a-3.1", above)[1].(string)
-		assert.Greater(t, fence, above)
-		assert.Greater(t, fence, second, "of all inside")
-	}
-	third := b.holds("c-3.1")
-	assert.Greater(t, third, far)
-	assert.Equal(t, third, b.ahead(), "what is ahead of the clock is remembered")
-	assert.Greater(t, b.lives(endedKey), 59*time.Minute)
-}
-
 // A claim that is kept out learns when the first of those inside may end, and how many they tolerate.
 func TestLimit_WhatBusySays(t *testing.T) {
 	b := newBench(t)
@@ -174,32 +105,6 @@ func TestLimit_AHoldThatLapsed(t *testing.T) {
 	require.True(t, b.gone(lockKey))
 }
 
-// A claim in front that was not seen for long is granted nothing, though its process listens.
-func TestLimit_AGrantIsNotForTheDead(t *testing.T) {
-	b := newBench(t)
-	b.listen("dead")
-	b.holds("a-2.1")
-	require.NoError(t, b.ZAdd(t.Context(), queueKey, redis.Z{Score: 1, Member: "dead-2.1"}).Err())
-	require.EqualValues(t, 1, b.acquire("b-2.1", "0")[0])
-	assert.False(t, b.inside("dead-2.1"))
-	assert.Empty(t, b.messages("dead"))
-	assert.Zero(t, b.ZCard(t.Context(), queueKey).Val())
-}
-
-// A release takes nobody along. It leaves a tombstone if it is to, and nothing else.
-func TestLimit_WhatIsLeftOfAHold(t *testing.T) {
-	b := newBench(t)
-	b.holds("a-2.1")
-	b.holds("b-2.1")
-	require.EqualValues(t, 1, b.release("b-2.1", "0", 0))
-	require.True(t, b.inside("a-2.1"))
-	require.EqualValues(t, 1, b.release("a-2.1", "0", 1))
-	assert.InDelta(t, time.Now().Add(time.Minute).UnixMicro(), b.ZScore(t.Context(), endedKey, "a-2.1").Val(), 5e6)
-	require.Equal(t, []any{int64(-1)}, b.acquire("a-2.1", ""))
-	b.finished("a-2.1")
-	assert.True(t, b.gone(lockKey, queueKey, seenKey, holdersKey))
-}
-
 // One in front that does not fit keeps those after it out, for as long as it is alive: it asks each second. After
 // five seconds of silence it is dead. One that came to be in front just now may have asked long ago.
 func TestLimit_AfterOneThatDoesNotFit(t *testing.T) {
@@ -238,27 +143,6 @@ func TestLimit_AfterOneThatDoesNotFit(t *testing.T) {
 	assert.Equal(t, []string{"+w-1"}, b.messages("w"))
 	b.busy("s-0.1", "0")
 	assert.EqualValues(t, 2, b.queued(), "w has five seconds to ask")
-}
-
-// A confirmation, and the end of a claim that kept readers out, let in those that fit beside the hold.
-func TestLimit_OthersAreLetInWhenWhatKeptThemOutIsGone(t *testing.T) {
-	b := newBench(t)
-	b.listen("r")
-	for name, gone := range map[string]func(){
-		"a confirmation": func() {
-			require.NoError(t, b.ZRem(t.Context(), queueKey, "w-1").Err())
-			b.holds("a-0.1")
-		},
-		"a claim leaves": func() { b.release("w-1", "0", 0) },
-	} {
-		b.wipe()
-		b.holds("a-0.1")
-		b.busy("w-1", "0")
-		b.busy("r-0.1", "0")
-		gone()
-		assert.True(t, b.inside("r-0.1"), name)
-		assert.Equal(t, []string{"r-0.1"}, b.messages("r"), name)
-	}
 }
 
 // A process that may not subscribe gets its turn as others do: it asks each second, and is not taken
@@ -411,31 +295,6 @@ func TestLimit_AFrontThatWasFurtherBackIsNotTakenForDead(t *testing.T) {
 	assert.Equal(t, []string{"z-1", "b-0.1"}, s.ZRange(t.Context(), queueKey, 0, -1).Val())
 }
 
-func TestLimit_AGrantToADeadReaderGoesOn(t *testing.T) {
-	s := newSchedule(t, true)
-	s.asks("held", "x-1")
-	s.asks("busy", "a-0.1", "b-0.1", "y-1", "c-0.1")
-	require.EqualValues(t, 1, s.leaves("x-1", 0)) // grants to a, which is dead, and to b
-	s.asks("held", "b-0.1")
-	s.asks("busy", "y-1")
-	s.server.pass(2100 * time.Millisecond)
-	s.asks("busy", "c-0.1", "y-1")
-	require.EqualValues(t, 1, s.leaves("b-0.1", 0))
-	s.asks("held", "y-1")
-}
-
-func TestLimit_ALateCommandOfOneThatLeft(t *testing.T) {
-	s := newSchedule(t, false)
-	s.asks("held", "a-0.1", "b-0.1")
-	for _, owner := range []string{"a-0.1", "b-0.1"} {
-		require.EqualValues(t, 1, s.leaves(owner, 1))
-		s.asks("over", owner)
-		require.EqualValues(t, 0, s.leaves(owner, 1))
-	}
-	s.asks("over", "a-0.1", "b-0.1")
-	s.insiders(0)
-}
-
 // One call grants a bounded number of claims. Each that was granted the lock goes on serving.
 func TestLimit_ManyReadersStartInBatches(t *testing.T) {
 	t.Parallel()
@@ -464,18 +323,4 @@ func TestLimit_ManyReadersStartInBatches(t *testing.T) {
 			s.asks("held", readers...)
 		})
 	}
-}
-
-// A claim that does not wait does not get in beside an exclusive one that is granted the lock in
-// the same step.
-func TestLimit_WhoGetsALockThatLapsed(t *testing.T) {
-	s := newSchedule(t, false)
-	s.asks("held", "a-0.1")
-	s.asks("busy", "x-1")
-	s.server.pass(25 * time.Second)
-	s.asks("busy", "x-1")
-	s.server.pass(5100 * time.Millisecond)
-	s.busy("b-0.1", "")
-	s.asks("held", "x-1")
-	s.insiders(1)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
-// recordKey is where the record of a lock is.
+// recordKey returns the key of the record of a lock.
 func (s *Store) recordKey(key string) string { return RecordKey(s.prefix, key) }
 
 // The words of the scripts for the states of a record.
@@ -70,7 +70,7 @@ func (s *Store) forget(ctx context.Context, key string, record ...any) (any, err
 	return s.Do(ctx, forgetScript.With([]string{s.lockKey(key), s.recordKey(key)}, record...))
 }
 
-// parseRecorded reads the reply to a claim whose record says that there is nothing to run.
+// parseRecorded reads the reply to a claim whose work was recorded before.
 func parseRecorded(text string) (guardstore.ClaimReply, bool) {
 	words := strings.SplitN(text, " ", 5)
 	if len(words) != 5 {

@@ -7,8 +7,8 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
-// Renew sends the batch as one pipeline, or on a cluster as one for each node. What a caller
-// waits for goes out with what callers send.
+// Renew sends the batch as one pipeline, or on a cluster as one for each node. A caller waits for a renewal without a ttl:
+// it goes with the commands of callers.
 func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
 	sent := s.now()
 	replies := make([]guardstore.RenewReply, len(batch))

@@ -10,8 +10,7 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
-// The scripts' replies, as their headers describe them: a word, and what goes with it. What does not fit is an
-// error: an outcome that is not known.
+// The scripts' replies are words (internal/docs/protocol.md). Any other reply is an error: the outcome is not known.
 
 // cut parts a reply.
 func cut(reply any) (word, rest string) {
@@ -121,7 +120,7 @@ func ParseHeld(reply any) (bool, error) {
 	return false, unexpected(reply)
 }
 
-// parseRemaining reads what is left of a ttl. A key without one stays until it is deleted.
+// parseRemaining reads a remaining ttl. A key without a ttl stays until it is deleted.
 func parseRemaining(ms int64) time.Duration {
 	if ms < 0 {
 		return clock.Forever

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,20 +38,6 @@ func TestScript_Tombstones(t *testing.T) {
 	b.finished("y-1")
 	assert.True(t, b.gone(lockKey, queueKey))
 	b.holds("x-2")
-}
-
-// The queue, and when its claims asked, live equally long: one without the other would say that nobody asked.
-func TestScript_QueueAndSeenLiveEquallyLong(t *testing.T) {
-	b := newBench(t)
-	b.holds("x-1")
-	b.waits("y-1", "0", 0)
-	for _, owner := range []string{"z-1", "y-1"} {
-		require.NoError(t, b.PExpire(t.Context(), queueKey, 20*time.Second).Err())
-		require.NoError(t, b.PExpire(t.Context(), seenKey, 20*time.Second).Err())
-		b.busy(owner, "0")
-		assert.Greater(t, b.lives(queueKey), 50*time.Second, owner)
-		assert.Greater(t, b.lives(seenKey), 50*time.Second, owner)
-	}
 }
 
 // Memory that is full keeps nobody from confirming a grant or a hold, from renewing and releasing.
@@ -126,21 +111,6 @@ func TestScript_AFenceIsAbove(t *testing.T) {
 	assert.True(t, b.gone(allKeys...))
 }
 
-// A lock that was granted by a server that did not know what its fence must be above is
-// confirmed under one that is.
-func TestScript_AGrantBelowWhatItsClaimNeeds(t *testing.T) {
-	b := newBench(t)
-	fence := b.holds("x-1")
-	require.Equal(t, []any{int64(1), fence}, b.acquireAbove("x-1", "1"))
-	n, err := strconv.ParseInt(fence, 10, 64)
-	require.NoError(t, err)
-	far := strconv.FormatInt(n+time.Hour.Microseconds(), 10)
-	above := b.acquireAbove("x-1", far)
-	require.Equal(t, []any{int64(1), strconv.FormatInt(n+time.Hour.Microseconds()+1, 10), int64(1)}, above)
-	require.Equal(t, above, b.acquireAbove("x-1", far), "and under the same from then on")
-	require.NotEqual(t, above[1], b.acquireAbove("x-1", above[1].(string))[1], "equal is not above")
-}
-
 // One of several commands of a call finds no free or own lock: nothing is done for it, and the others are done.
 func TestScript_ACallOfSeveral(t *testing.T) {
 	b := newBench(t)
@@ -159,18 +129,6 @@ func TestScript_ACallOfSeveral(t *testing.T) {
 	got = b.run("release", keys, "1c:", "y-1", "", "y-2", "")
 	assert.Equal(t, []any{nil, "released"}, got)
 	assert.True(t, b.inside("x-1"))
-}
-
-// What a claim knows of higher fences goes for all that are granted the lock in its call.
-func TestScript_AFenceOfAGrantInTheCallOfAnother(t *testing.T) {
-	b := newBench(t)
-	b.listen("w")
-	b.holds("x-1")
-	b.waits("w-1", "0", 0)
-	require.NoError(t, b.Del(t.Context(), lockKey).Err())
-	far := b.in(time.Hour)
-	require.EqualValues(t, 0, b.take("y-1", 60000, "0", "", far)[0], "w-1 was first")
-	assert.Greater(t, b.line("w-1")[1], far)
 }
 
 // Owners that wait are granted the lock if they asked within 25 s, and skipped if not.
@@ -293,32 +251,6 @@ func TestScript_AConfirmationIsAWrite(t *testing.T) {
 	assert.Greater(t, b.lives(lockKey), 55*time.Second)
 }
 
-// A hold that was revoked is not confirmed, not entered, not renewed, and its release says so: alone, beside
-// others, and where it was granted before it asked. It keeps nothing.
-func TestScript_AHoldThatWasRevoked(t *testing.T) {
-	b := newBench(t)
-	for owner, others := range map[string]int{"x-1": 0, "a-3.1": 0, "b-3.1": 1} {
-		b.wipe()
-		fence := b.holds(owner)
-		for range others {
-			b.holds("c-3.1")
-		}
-		b.revokes(owner)
-		b.finished(owner)
-		require.Equal(t, []any{int64(-1)}, b.acquire(owner, ""))
-		require.EqualValues(t, 2, b.renew(owner, fence, 60000, 1))
-		require.EqualValues(t, 2, b.renew(owner, fence, 0, 2))
-		require.Equal(t, "1", b.line(owner)[0])
-		if others == 0 {
-			require.EqualValues(t, 3, b.releaseHeldOver(owner, 30000))
-		} else {
-			require.EqualValues(t, 3, b.release(owner, "0", 0))
-		}
-		require.False(t, b.inside(owner))
-		require.EqualValues(t, others, b.Exists(t.Context(), lockKey).Val())
-	}
-}
-
 // A renewal without a ttl sets the counter, and moves no expiry. It creates no hold.
 func TestScript_ARenewalWithoutATTL(t *testing.T) {
 	b := newBench(t)
@@ -335,29 +267,6 @@ func TestScript_ARenewalWithoutATTL(t *testing.T) {
 	}
 	require.EqualValues(t, 0, b.renew("z-1", "17", 0, 2))
 	require.False(t, b.inside("z-1"))
-}
-
-// A key stays taken until its MinHold has passed. The owner has ended then.
-func TestScript_AMinHold(t *testing.T) {
-	b := newBench(t)
-	fence := b.holds("x-1")
-	b.waits("w-1", "0", 0)
-	require.EqualValues(t, 4, b.releaseHeldOver("x-1", 30000))
-	assert.InDelta(t, 29*time.Second, b.lives(lockKey), float64(time.Second))
-	assert.Equal(t, "0", b.line("x-1")[0], "nobody holds it")
-	assert.False(t, b.inside("w-1"))
-	b.finished("x-1")
-	for _, owner := range []string{"y-1", "y-2.1", "y-0.1"} {
-		assert.EqualValues(t, 1, b.busy(owner, "")[6], "%s hears so", owner)
-	}
-	require.EqualValues(t, 0, b.releaseHeldOver("x-1", 30000), "again")
-	require.EqualValues(t, 0, b.renew("x-1", fence, 60000, 1), "its work is done")
-	assert.LessOrEqual(t, b.lives(lockKey), 30*time.Second)
-	b.wipe()
-	b.holds("x-1")
-	for _, owner := range []string{"y-1", "y-2.1", "y-0.1"} {
-		assert.EqualValues(t, 0, b.busy(owner, "")[6], "x-1 is at work")
-	}
 }
 
 // A MinHold counts from the grant. A fence ahead of the clock does not say when the hold began, and a

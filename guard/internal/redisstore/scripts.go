@@ -17,26 +17,26 @@ var (
 	forgetScript  = Load(lua, "forget")
 )
 
-// Scripts are what is sent to Redis, by name. It says how they are loaded beforehand.
+// Scripts returns the sources of the scripts by name, to load them in advance.
 func Scripts() map[string]string {
 	return map[string]string{
 		"acquire": acquireScript.Source, "release": releaseScript.Source, "renew": renewScript.Source, "forget": forgetScript.Source,
 	}
 }
 
-// Folder has scripts, in lua.
+// Folder has a folder lua with scripts.
 type Folder interface {
 	ReadFile(name string) ([]byte, error)
 }
 
-// Load makes a script of a file in a folder. What it includes is from there, or from this package.
+// Load makes a script of a file in a folder. It includes files of that folder, else of this package.
 func Load(from Folder, name string) *redisconn.Script {
 	return redisconn.NewScript(source(from, name))
 }
 
 var include = regexp.MustCompile(`(?m)^ *-- include (\w+)\n`)
 
-// source is the text of a file, with the parts that it includes.
+// source returns the text of a file, with the files that it includes.
 func source(from Folder, name string) string {
 	text, err := from.ReadFile("lua/" + name + ".lua")
 	if err != nil {

@@ -58,8 +58,7 @@ func New(client redis.UniversalClient, c Config) *Store {
 	return s
 }
 
-// Close ends what is under way. What is still given back then goes over connections of
-// its own.
+// Close ends the calls that are under way. A release after Close has a connection of its own.
 func (s *Store) Close() error { return s.conn.Close() }
 
 // Announce implements guardstore.Announcer.
@@ -76,7 +75,7 @@ func (s *Store) Server(ctx context.Context, key string) string {
 	return s.conn.Server(ctx, s.lockKey(key))
 }
 
-// clock is what is known of the clock of a key's server.
+// clock returns what the Store knows of the clock of a key's server.
 func (s *Store) clock(ctx context.Context, key string) *serverClock {
 	return s.clocks.of(s.Server(ctx, key), key, s.now())
 }
@@ -193,7 +192,7 @@ func classify(err error) error {
 	return err
 }
 
-// Answered says that asking again is of no use.
+// Answered returns whether the same command would have the same answer: it succeeded, or Redis refused it for good.
 func Answered(err error) bool {
 	refused := (*guardstore.RefusedError)(nil)
 	return err == nil || errors.As(err, &refused)

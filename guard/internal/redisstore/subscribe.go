@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// probeInterval is how often a message to oneself is sent while anybody waits, and how
+	// probeInterval is how often a message to oneself is sent while a caller waits, and how
 	// long it may take. go-redis notices neither a half-open subscription nor one to a
 	// server that was demoted.
 	probeInterval = time.Second

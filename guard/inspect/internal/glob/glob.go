@@ -70,7 +70,7 @@ func match(pattern, text []rune) bool {
 	return p == len(pattern)
 }
 
-// one says whether what stands at p matches a character, and where the pattern goes on.
+// one says whether the pattern at p matches a character, and where the pattern continues.
 func one(pattern []rune, p int, r rune) (ok bool, next int) {
 	if p >= len(pattern) {
 		return false, p
