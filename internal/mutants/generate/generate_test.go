@@ -82,17 +82,6 @@ func f(a []*int, n int) {
 	}, p.IDs)
 }
 
-func (p *Package) file(t *testing.T, name string) string {
-	t.Helper()
-	for path, text := range p.Files {
-		if filepath.Base(path) == name {
-			return string(text)
-		}
-	}
-	t.Fatalf("no %s", name)
-	return ""
-}
-
 func made(t *testing.T, text string) *Package {
 	t.Helper()
 	dir := t.TempDir()
