@@ -1,4 +1,4 @@
-// Command first is the program of the README: three requests pay one order at the same time.
+// Command first is the program of docs/start.md: three requests pay one order at the same time.
 //
 //	go run ./examples/first
 package main

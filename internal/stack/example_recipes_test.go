@@ -65,7 +65,7 @@ func Example_schedulerOnTwoServers() {
 
 	err = guardasynq.Schedule(ctx, g, guard.Key("scheduler"), func() (*asynq.Scheduler, error) {
 		s := asynq.NewSchedulerFromRedisClient(rdb, opts)
-		_, err := s.Register("@every 1h", asynq.NewTask("report:build", nil))
+		_, err := s.Register("0 * * * *", asynq.NewTask("report:build", nil))
 		return s, err
 	})
 	fmt.Println(errors.Is(err, context.Canceled))
@@ -224,7 +224,7 @@ func (o *outbox) sendNext(_ context.Context, fence uint64) error {
 func lead(ctx context.Context, g *guard.Guard, db *outbox) error {
 	return g.Lead(ctx, guard.Key("outbox"), func(ctx context.Context) error {
 		term, _ := guard.Fence(ctx)
-		for ctx.Err() == nil { // ends before another process leads
+		for ctx.Err() == nil { // ends when the lead is lost
 			if err := db.sendNext(ctx, term); err != nil {
 				return err
 			}
@@ -271,7 +271,8 @@ func Example_atMostThree() {
 	defer g.Close()
 	export := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "exported") })
 
-	perTenant := guardhttp.Lock("export:{header:X-Tenant}", guard.Limit(3), guard.NoWait())
+	tenant := func(*http.Request) (string, error) { return "acme", nil } // of your authentication
+	perTenant := guardhttp.Lock("export:{tenant}", guard.Limit(3), guard.NoWait()).Value("tenant", tenant)
 	h := guardhttp.Middleware(g, perTenant)(export)
 	tasks := guardasynq.Tasks{"export:run": guardasynq.Lock("export:{tenant}", guard.Limit(3))}
 	fmt.Println(len(tasks), h != nil)

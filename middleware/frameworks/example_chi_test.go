@@ -80,13 +80,13 @@ func Example_chiRoute() {
 func Example_chiRoutes() {
 	g := newGuard()
 	defer g.Close()
-	order := guardhttp.Middleware(g, guardhttp.LockFunc(tenantOrder))
+	lockOrder := guardhttp.Middleware(g, guardhttp.LockFunc(tenantOrder))
 	stock := guardhttp.Middleware(g, guardhttp.Lock("stock:{sku}", guard.NoWait()))
 
 	r := chi.NewRouter()
 	r.Use(authenticate)
-	r.With(order).Post("/orders/{id}/pay", pay)
-	r.With(order).Delete("/orders/{id}", pay)
+	r.With(lockOrder).Post("/orders/{id}/pay", pay)
+	r.With(lockOrder).Delete("/orders/{id}", pay)
 	r.Get("/orders/{id}", pay)
 	r.Route("/api", func(r chi.Router) {
 		r.With(stock).Post("/stock/{sku}/in", pay)

@@ -49,7 +49,7 @@ func Example() {
 
 	methods := guardgrpc.Methods{
 		"/orders.v1.Orders/Pay":  guardgrpc.Lock("order:{order_id}"),
-		"/orders.v1.Orders/Talk": guardgrpc.Lock("tenant:{metadata:x-tenant}", guard.NoWait()),
+		"/orders.v1.Orders/Talk": guardgrpc.Lock("room:{metadata:x-room}", guard.NoWait()),
 	}
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(guardgrpc.Unary(g, methods)),

@@ -62,7 +62,7 @@ func (r Rule) Value(name string, value func(ctx context.Context, req any) (strin
 // true, until keep has passed: 1 ms to 366 days, counted from the end of the call. Only the response of an OK is kept,
 // without the metadata of the handler.
 //
-//	guardgrpc.Lock("pay:{metadata:x-tenant}:{metadata:idempotency-key}").Once(24 * time.Hour)
+//	guardgrpc.Lock("pay:{tenant}:{metadata:idempotency-key}").Value("tenant", tenant).Once(24 * time.Hour)
 //
 // The template must name the caller by metadata, unless SharedAnswer is set: else one caller would get the response of
 // another. Metadata that clients choose freely does not tell callers apart: authentication has to check it.

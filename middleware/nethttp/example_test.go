@@ -285,14 +285,14 @@ func ExampleRule_Once_and() {
 	g := newGuard()
 	defer g.Close()
 
-	rule := guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}", guard.NoWait()).Once(24 * time.Hour).And("order:{id}")
+	tenant := func(*http.Request) (string, error) { return "acme", nil } // of your authentication
+	rule := guardhttp.Lock("pay:{tenant}:{idempotency-key}", guard.NoWait()).Value("tenant", tenant).Once(24 * time.Hour).And("order:{id}")
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, rule)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 	})))
 	pay := func(key string) {
 		request := httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil)
-		request.Header.Set("X-Tenant", "acme")
 		request.Header.Set("Idempotency-Key", key)
 		answer := httptest.NewRecorder()
 		mux.ServeHTTP(answer, request)

@@ -79,7 +79,7 @@ func (r Rule) BusyStatus(code int) Rule {
 // Once serves the requests of a key once. Later requests get the first answer until keep has passed: 1 ms to 366 days,
 // counted from the end of the handler. docs/guides/idempotency-keys.md has its rules.
 //
-//	Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24 * time.Hour)
+//	Lock("pay:{tenant}:{idempotency-key}").Value("tenant", tenant).Once(24 * time.Hour)
 //
 // The handler's context does not end when the client leaves, which asks again for the answer. It ends with the lock.
 //
