@@ -74,7 +74,7 @@ func (r *env) withoutMessages() *guard.Guard {
 	return guardOn(r.T, r.server.Client(r.T, func(o *redis.Options) { o.Username, o.Password = "deaf", "PASSWORD" }))
 }
 
-// held is a hold whose work goes on until finish, whatever its context says.
+// held is a hold whose work runs until finish, whatever its context says.
 type held struct {
 	*guard.Lease
 

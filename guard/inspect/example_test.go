@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
-// Order 42 hangs. Its hold is ended, and nobody gets in before its work returned.
+// Order 42 hangs. Its hold is ended, and the next caller gets in when its work has returned.
 func ExampleInspector_Revoke() {
 	server, err := embedded.Start()
 	if err != nil {

@@ -44,7 +44,7 @@ func TestManyLocks_LookingAtManyLocksHoldsUpNobody(t *testing.T) {
 	assert.Len(t, r.all(""), locks)
 	took, waited := time.Since(begun), longest()
 	for _, lease := range leases {
-		require.NoError(t, lease.Check(t.Context()), "lost while somebody looked")
+		require.NoError(t, lease.Check(t.Context()), "lost while All looked")
 	}
 	slowest := map[string]time.Duration{}
 	entries, err := admin.SlowLogGet(t.Context(), -1).Result()

@@ -132,7 +132,7 @@ func TestRecord_OfAnotherHolderIsNotInProgress(t *testing.T) {
 	})
 }
 
-// The key is kept, and nobody is at the work any more.
+// The key is kept, and the work has ended.
 func TestRecord_OfAKeyThatIsKeptIsNotInProgress(t *testing.T) {
 	onEachRedis(t, func(r *env) {
 		newWork(r, "k")
@@ -170,7 +170,7 @@ func TestRecord_InProgressIsNotForgotten(t *testing.T) {
 	})
 }
 
-// What is wrong with one record is an error of its key alone.
+// A fault of one record is an error of its key alone.
 func TestRecord_WhatIsNoRecord(t *testing.T) {
 	onEachRedis(t, func(r *env) {
 		ctx, keys := r.Context(), []string{"list"}

@@ -44,7 +44,7 @@ func TestRevoke_AHungHolderKeepsItsLockUntilItsLeaseIsOver(t *testing.T) {
 	h.awaitEnd() // and does not end
 	deadline := h.Deadline()
 	in := <-next
-	assert.False(t, time.Now().Before(deadline), "somebody got in before the lease was over")
+	assert.False(t, time.Now().Before(deadline), "the next caller got in before the lease was over")
 	in.finish(nil)
 	h.finish(guard.ErrRevoked)
 }

@@ -41,7 +41,7 @@ func TestAsk_Errors(t *testing.T) {
 	assert.EqualError(t, err, `3 of 5 servers failed: ["broken" "dial: connection refused"]`)
 }
 
-// Of five servers: nobody waits for an answer that decides nothing. In a bubble, that is a deadlock.
+// Of five servers: no caller waits for an answer that decides nothing. In a bubble, that is a deadlock.
 func TestAsk_AgreeWaitsForNoMoreThanDecide(t *testing.T) {
 	yes, no, down := answer[bool]{reply: true}, answer[bool]{}, answer[bool]{err: errBroken}
 	for name, c := range map[string]struct {

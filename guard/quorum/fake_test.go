@@ -58,7 +58,7 @@ type fake struct {
 
 	mu     sync.Mutex
 	asked  []asked
-	before map[string]func(ctx context.Context) error // by what is asked; "" is everything
+	before map[string]func(ctx context.Context) error // by the name of the call; "" is everything
 	closed bool
 
 	holder   string
@@ -217,7 +217,7 @@ func (f *fake) calls(what string) (calls []asked) {
 
 func (f *fake) count(what string) int { return len(f.calls(what)) }
 
-// lastCall is the last one that begins with what.
+// lastCall returns the last call whose text begins so.
 func (f *fake) lastCall(what string) asked {
 	calls := f.calls(what)
 	require.NotEmpty(f.tb, calls, what)
@@ -284,7 +284,7 @@ func (s *fakeQuorum) known(want int) {
 	assert.Len(s.t, s.claims, want)
 }
 
-// claim is one that does not wait.
+// claim makes a claim that does not wait.
 func claim(owner string) guardstore.Claim {
 	return guardstore.Claim{Key: "k", Owner: owner, TTL: leaseTTL, Metadata: "meta"}
 }
@@ -377,7 +377,7 @@ func takes(do func()) time.Duration {
 	return time.Since(begun)
 }
 
-// note notes a call, and says what is to be answered instead.
+// note notes a call, and returns the answer in place of the usual one.
 func (f *fake) note(ctx context.Context, a asked) error {
 	f.mu.Lock()
 	a.at, a.seq = time.Now(), f.seq.Add(1)

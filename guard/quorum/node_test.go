@@ -242,7 +242,7 @@ func TestNode_Rollback(t *testing.T) {
 	b.holds("y-1~2") // another round has not ended
 }
 
-// A list of another type keeps nobody from a release, a lock of another type keeps no tombstone
+// A list of another type prevents no release, a lock of another type keeps no tombstone
 // from being written. What Redis refuses of a release is refused.
 func TestNode_KeysOfAnotherType(t *testing.T) {
 	b := newBench(t)

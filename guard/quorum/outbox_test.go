@@ -139,7 +139,7 @@ func TestClose_EndsTheOutbox(t *testing.T) {
 	})
 }
 
-// Close lets what is on its way finish, for a while. Then the servers' connections are closed,
+// Close lets calls finish, for a while. Then the servers' connections are closed,
 // and it joins the rest.
 func TestClose_LetsCallsFinish(t *testing.T) {
 	for name, c := range map[string]struct{ release, closed, joined time.Duration }{

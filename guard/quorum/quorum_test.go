@@ -122,7 +122,7 @@ func (x *exclusion) work(ctx context.Context) error {
 }
 
 // Any minority may fail, in any way, while callers go on. What loses its data does so
-// between two holds: one that a bare majority has for less than a round trip may be lost
+// between two holds: a hold that a bare majority has for less than a round trip may be lost
 // with it.
 func TestQuorum_SurvivesAMinority(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, s *redistest.Server){

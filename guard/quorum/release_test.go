@@ -72,7 +72,7 @@ func TestRelease_OnAllServers(t *testing.T) {
 	})
 }
 
-// What is released leaves no tombstone, unless something may be on its way.
+// A release leaves no tombstone, unless a command may be on its way.
 func TestRelease_LeavesATombstoneForWhatMayComeYet(t *testing.T) {
 	tombstones := func(s *fakeQuorum, want ...bool) {
 		s.t.Helper()

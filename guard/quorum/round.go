@@ -212,7 +212,7 @@ func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	}))
 }
 
-// abandonOn takes back what a round that failed got, or may yet get, on one server. One that does
+// abandonOn takes back what a round that failed got, or may yet get, on one server. A server that does
 // not answer is asked again. When it does, the claims that found the lock taken there are notified: they
 // know of no end of a grant that they could wait for.
 func (s *Store) abandonOn(ctx context.Context, r *round, n server, i int) error {

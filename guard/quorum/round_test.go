@@ -151,7 +151,7 @@ func TestRound_TakesInLaterAnswers(t *testing.T) {
 		s.nodes[2].set(does("acquire", slow(nodeTimeout/2)))
 		ctx, cancel := context.WithCancel(t.Context())
 		r, err := s.Acquire(ctx, claim("a-1"))
-		cancel() // the call to the third server goes on
+		cancel() // the call to the third server continues
 		require.NoError(t, err)
 		assert.Equal(t, uint64(201), r.Fence, "the highest of the two")
 		time.Sleep(nodeTimeout)
@@ -438,7 +438,7 @@ func TestView_OfAClaimThatWaits(t *testing.T) {
 }
 
 // A claim waits after a round that failed. Each server takes back what it got before it looks, so
-// that the claim does not see itself. One that did not answer does so later, and notifies then.
+// that the claim does not see itself. A server that did not answer does so later, and notifies then.
 func TestView_AfterARoundThatFailed(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.each(taken, does("acquire", late(nil)))

@@ -502,7 +502,7 @@ func TestClient_WaitsForReplicas(t *testing.T) {
 	}
 }
 
-// What is sent after Close has a connection of its own for so long, and no WAIT.
+// A command after Close has a connection of its own, and no WAIT.
 func TestClient_AfterClose(t *testing.T) {
 	onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
 		for _, send := range []string{"alone", "pipeline", "acked"} {

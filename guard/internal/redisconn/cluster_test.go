@@ -180,7 +180,7 @@ func clusterHalfOpen(t *testing.T, c *redistest.Cluster) {
 }
 
 // A slot moves away, and on, under a lock that is held and waited for. While the lock is
-// here and its queue there, Redis lets nobody ask for it; what holds it goes on.
+// here and its queue there, Redis refuses all claims; its holder keeps it.
 func clusterMigration(t *testing.T, c *redistest.Cluster) {
 	const ttl = 4 * time.Second
 	key, lock := guard.Key("moving"), testenv.LockOf("moving")
@@ -234,7 +234,7 @@ func clusterFlushedScripts(t *testing.T, c *redistest.Cluster) {
 func TestCluster_NodeThatHangs(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
-	c := redistest.StartCluster(t, "--cluster-node-timeout", "30000") // nobody takes over
+	c := redistest.StartCluster(t, "--cluster-node-timeout", "30000") // no replica takes over
 	hung := c.Primary(testenv.LockOf("hung:0"))
 	elsewhere := func(key string) bool { return c.Primary(testenv.LockOf(key)) != hung }
 	g := testenv.GuardOn(t, c.Client(t))

@@ -17,7 +17,7 @@ import (
 )
 
 // deafener dials connections that it can make half-open, as a firewall does that forgot
-// them: Redis goes on writing, nobody reads it, and nobody gets an error.
+// them: Redis keeps writing, no process reads it, and no error comes.
 type deafener struct {
 	mu    sync.Mutex
 	conns []*deafConn
@@ -99,7 +99,7 @@ func TestUnsubscribed_HalfOpenSubscriptionIsReplaced(t *testing.T) {
 	deaf.Pass()
 }
 
-// Where nobody waits, nothing is sent: neither probes nor asks nor pings.
+// While no caller waits, nothing is sent: neither probes nor asks nor pings.
 func TestUnsubscribed_IdleGuardSendsNothing(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
@@ -107,7 +107,7 @@ func TestUnsubscribed_IdleGuardSendsNothing(t *testing.T) {
 	holder := s.Acquire(s.Guard(), "k")
 	waiter := s.Caller(t.Context(), "waiter", g, "k")
 	s.AwaitQueue("k", 1)
-	s.Eventually(func() bool { return s.Commands()["publish"] > 0 }, "a probe while somebody waits")
+	s.Eventually(func() bool { return s.Commands()["publish"] > 0 }, "a probe while a caller waits")
 	s.Release(holder)
 	waiter.Pass()
 	s.AwaitRemembered(g, 0)

@@ -24,7 +24,7 @@ import (
 // In the tests of this file a new connection takes for ever: TLS shakes no hands, or the
 // user's own code, which does not heed its context, does not return.
 
-// forEver is how long a client dials, if nobody keeps it from that: longer than a test
+// forEver is how long a client dials unless something ends that: longer than a test
 // waits for a call.
 const forEver = 4 * testenv.Patience
 

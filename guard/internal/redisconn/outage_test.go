@@ -33,12 +33,12 @@ var outages = map[string]func(r *testenv.Env, d *dialer) (end func()){
 	},
 }
 
-// dialer makes a client's connections. It can play a port on which nobody listens.
+// dialer makes a client's connections. It can play a port without a listener.
 type dialer struct {
 	refuse atomic.Bool
 	failed atomic.Int64                  // dials that were refused
 	hole   atomic.Pointer[chan struct{}] // no dial gets anywhere until it is closed
-	addr   atomic.Pointer[string]        // in place of the one that is asked for
+	addr   atomic.Pointer[string]        // in place of the given address
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -89,7 +89,7 @@ func TestOutage_AnOutageShorterThanTheRestOfTheTTLIsNoLoss(t *testing.T) {
 }
 
 // The network fails for good: the work ends while Redis still keeps the lock, so that
-// nobody else can have begun.
+// no other work can have begun.
 func TestOutage_AnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"cut", "frozen"} {
@@ -171,7 +171,7 @@ func TestOutage_ConnectionsThatWentSilentAreNoLoss(t *testing.T) {
 }
 
 // Redis restarts without its data: work whose lock is gone ends within a second
-// of Redis being back, and not at the next third of its ttl. Nobody has called Redis meanwhile.
+// of Redis being back, and not at the next third of its ttl. No caller has called Redis meanwhile.
 func TestOutage_WorkLearnsOfAnEmptyRestartAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// A lock that no other caller wants is two round trips, and so is one that is entered again, and a
+// A lock that no other caller wants is two round trips, and so is a nested call, and a
 // hand-over between processes: a release, the message to the next in the queue, and its confirmation.
 func TestRoundTrips_AreTwo(t *testing.T) {
 	t.Parallel()

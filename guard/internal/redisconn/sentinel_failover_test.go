@@ -63,7 +63,7 @@ func TestSentinelFailover_UnderLoad(t *testing.T) {
 			s.DownAfter(t, time.Hour)
 			load.flows(t)
 			s.AwaitAgreement(t)
-			// A Guard that works asks Sentinel every second. One that did nothing meanwhile has
+			// A Guard that works asks Sentinel every second. An idle Guard has
 			// a connection to the old one, which believes for some seconds that it still is the
 			// primary.
 			time.Sleep(1500 * time.Millisecond)

@@ -17,8 +17,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// The sentinel that a client asks hangs, and does not hear of a failover. The Guard goes on
-// to another one.
+// The sentinel that a client asks hangs, and does not hear of a failover. The Guard asks
+// another one.
 func TestSentinelHung_SentinelHangs(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)

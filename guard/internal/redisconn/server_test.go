@@ -20,7 +20,7 @@ import (
 func TestServer_AnErrorOfAConnectionNamesTheServer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		accept func(net.Conn) // nil = nobody listens
+		accept func(net.Conn) // nil = no server listens
 		want   error
 	}{
 		"refused": {nil, syscall.ECONNREFUSED},

@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// A call of a Store on a Redis that does not answer returns at its deadline: a lone one, one that waits for others' writes,
-// one of a quorum.
+// A call of a Store on a Redis that does not answer returns at its deadline: a lone call, a call that waits for others' writes,
+// a call of a quorum.
 func TestStoreLeave_ACallOfASilentStoreEndsWithItsContext(t *testing.T) {
 	held := guardstore.Grant{Key: "k", Owner: "a-1", Fence: 1, TTL: time.Minute}
 	calls := map[string]func(ctx context.Context, s guardstore.Store) error{

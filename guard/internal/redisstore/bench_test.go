@@ -299,7 +299,7 @@ func (b *bench) ahead() string {
 	return strconv.FormatFloat(high, 'f', 0, 64)
 }
 
-// remembers has a fence be one that is ahead of the clock.
+// remembers makes a fence known that is ahead of the clock.
 func (b *bench) remembers(fence string) {
 	b.Helper()
 	require.NoError(b, b.Do(b.Context(), "zadd", endedKey, fence, "@fence").Err())

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// What is under a lock's key and is not understood is busy. It stays as it is until its ttl has passed.
+// A value under a lock's key that is no lock is busy. It stays as it is until its ttl has passed.
 func TestForeign_WhatIsNotUnderstoodIsBusy(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(ctx context.Context, c redis.Cmdable) error{
@@ -84,7 +84,7 @@ func TestForeign_ALockWithoutAnEndIsAskedForAsAnyOther(t *testing.T) {
 	s.AwaitQueue("k", 0)
 }
 
-// A Redis key beside the lock's is of another type. The error says which lock it is, and what is there
+// A Redis key beside the lock's is of another type. The error names the lock, and the value
 // stays as it is. The last one is needed only where the lock is taken.
 func TestForeign_ARedisKeyOfAnotherTypeIsAStoreError(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ var nastyKeys = []string{
 }
 
 // clusterTag is the part of a key that a Redis Cluster hashes, by its specification:
-// what is between the first '{' and the first '}' to the right of it, if there are both
+// the text between the first '{' and the first '}' to the right of it, if there are both
 // and anything between them; else the whole key.
 func clusterTag(key string) string {
 	open := strings.IndexByte(key, '{')

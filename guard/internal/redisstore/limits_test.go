@@ -106,7 +106,7 @@ func TestLimit_AHoldThatLapsed(t *testing.T) {
 }
 
 // One in front that does not fit keeps those after it out, for as long as it is alive: it asks each second. After
-// five seconds of silence it is dead. One that came to be in front just now may have asked long ago.
+// five seconds of silence it is dead. A claim that came to be in front just now may have asked long ago.
 func TestLimit_AfterOneThatDoesNotFit(t *testing.T) {
 	b := newBench(t)
 	b.listen("w", "r")
@@ -146,7 +146,7 @@ func TestLimit_AfterOneThatDoesNotFit(t *testing.T) {
 }
 
 // A process that may not subscribe gets its turn as others do: it asks each second, and is not taken
-// for dead because no message reaches it. One that stopped asking is skipped.
+// for dead because no message reaches it. A claim that stopped asking is skipped.
 func TestLimit_AClaimWithoutASubscriptionGetsItsTurn(t *testing.T) {
 	t.Parallel()
 	const alive = 5 * time.Second
@@ -295,7 +295,7 @@ func TestLimit_AFrontThatWasFurtherBackIsNotTakenForDead(t *testing.T) {
 	assert.Equal(t, []string{"z-1", "b-0.1"}, s.ZRange(t.Context(), queueKey, 0, -1).Val())
 }
 
-// One call grants a bounded number of claims. Each that was granted the lock goes on serving.
+// One call grants a bounded number of claims. Each claim that was granted the lock lets more in.
 func TestLimit_ManyReadersStartInBatches(t *testing.T) {
 	t.Parallel()
 	for _, dead := range []bool{false, true} {

@@ -207,7 +207,7 @@ func TestListen_TwoLostProbesReplaceTheSubscription(t *testing.T) {
 	})
 }
 
-// While nobody waits there are no probes, and those that were lost before do not count.
+// While no caller waits there are no probes, and those that were lost before do not count.
 func TestListen_ProbesAreForCallersThatWait(t *testing.T) {
 	onSubscriptions(t, func(s *subscriptions) {
 		lose(s)

@@ -66,7 +66,7 @@ var badServers = map[string]struct {
 	},
 }
 
-// limitedClient is that of a user with these rights.
+// limitedClient returns the client of a user with these rights.
 func limitedClient(t *testing.T, rights ...string) *redis.Client {
 	t.Helper()
 	s := redistest.Start(t)

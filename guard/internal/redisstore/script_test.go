@@ -15,8 +15,8 @@ import (
 // The tests of this file are about the scripts, one rule at a time, where the model of package
 // model says nothing.
 
-// A tombstone lives for a minute, and that of another owner does not end it. What is over is
-// swept out with the next tombstone, also when memory is full.
+// A tombstone lives for a minute, and that of another owner does not end it. Old tombstones are
+// deleted with the next one, also when memory is full.
 func TestScript_Tombstones(t *testing.T) {
 	b := newBench(t)
 	now := b.micros()
@@ -40,7 +40,7 @@ func TestScript_Tombstones(t *testing.T) {
 	b.holds("x-2")
 }
 
-// Memory that is full keeps nobody from confirming a grant or a hold, from renewing and releasing.
+// An owner needs no memory for confirming a grant or a hold, from renewing and releasing.
 func TestScript_HoldersWhenMemoryIsFull(t *testing.T) {
 	b := newBench(t)
 	b.listen("y")
@@ -68,7 +68,7 @@ func TestScript_HoldersWhenMemoryIsFull(t *testing.T) {
 	require.EqualValues(t, 1, b.release("b-2.1", "0", 0))
 }
 
-// A fence is above all that there is a reason to be above. One that is ahead of the clock is remembered until the
+// A fence is above all that there is a reason to be above. A fence ahead of the clock is remembered until the
 // clock has caught up.
 func TestScript_AFenceIsAbove(t *testing.T) {
 	b, server := newSteppedBench(t)
@@ -191,7 +191,7 @@ func TestScript_TheHeadIsNotifiedOnce(t *testing.T) {
 	require.Equal(t, []string{"+d-1"}, b.messages("d"))
 }
 
-// Where several servers count, that nobody listens on this one means nothing.
+// Where several servers count subscribers, that this one has none means nothing.
 func TestScript_ReceiversOfACluster(t *testing.T) {
 	b := newBench(t)
 	for prefix, granted := range map[string]bool{"1c:": false, "0c:": true} {

@@ -98,7 +98,7 @@ func TestSubscribe_ASilentSubscriptionIsReplaced(t *testing.T) {
 	proxy, direct := redistest.NewProxy(t, s.Addr()), s.Client(t)
 	e := listening(t, testenv.RedisStore(t, proxy.Client(t), "redlatch"))
 	require.Equal(t, guardstore.Notification{}, e.next(t))
-	proxy.HalfOpen() // Redis goes on to believe in the old subscription
+	proxy.HalfOpen() // Redis keeps the old subscription
 	require.Error(t, e.next(t).Err)
 	assert.Equal(t, guardstore.Notification{}, e.next(t))
 	const channel = "redlatch:grant:instance"

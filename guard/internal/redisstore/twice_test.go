@@ -86,7 +86,7 @@ func TestTwice_AReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
 }
 
 // Two Guards pass a lock to and fro, through Redis each time. Replies of all kinds are lost on
-// the way. A lock that is blocked by the claim of nobody is free only after its ttl, which is
+// the way. A lock that a claim without a caller blocks is free only after its ttl, which is
 // more than this takes.
 func TestTwice_LostRepliesAmongContenders(t *testing.T) {
 	t.Parallel()

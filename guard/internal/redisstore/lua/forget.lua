@@ -1,4 +1,4 @@
--- forget: delete the record of a lock, if it is still the one that was seen, and the owner that began does not hold
+-- forget: delete the record of a lock, if it is still the record that was seen, and the owner that began does not hold
 -- the lock. Without arguments it says which record there is.
 --
 -- KEYS  1 lock, 2 once (see acquire)

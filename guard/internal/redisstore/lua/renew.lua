@@ -1,7 +1,7 @@
 -- renew: give holds at least their ttl from now, and note their depth and their present holder. It never creates a
 -- hold, and never shortens one. One call takes any number of holds.
 --
--- KEYS  of each hold: lock; of one that goes by itself, also holders, if it tolerates others, or once, if it has a record
+-- KEYS  of each hold: lock; of a hold that goes by itself, also holders, if it tolerates others, or once, if it has a record
 -- ARGV  of each hold: owner, fence, ttl (ms; 0: set the depth only), depth, metadata; with a record, for how long that
 --       outlives the lease (ms)
 -- include hold
