@@ -77,7 +77,7 @@ var facts = []struct{ page, says, where, code string }{
 	{`docs/reference/compatibility.md`, `asynq v0.26`, `middleware/asynq/go.mod`, `github.com/hibiken/asynq v0.26`},
 	{`docs/reference/compatibility.md`, `River v0.51`, `middleware/river/go.mod`, `github.com/riverqueue/river v0.51`},
 	{`docs/reference/compatibility.md`, `watermill v1.5`, `middleware/watermill/go.mod`, `github.com/ThreeDotsLabs/watermill v1.5`},
-	{`README.md`, `Go 1.25 (some adapters: 1.26), go-redis 9.22`, `go.mod`, `go 1.25.0`},
+	{`README.md`, `Go 1.25 (River, tracing: 1.26), go-redis 9.22`, `go.mod`, `go 1.25.0`},
 	{`docs/guides/leader.md`, `random, growing pause (10 s at most)`, `guard`, `longest = 10 * time.Second`},
 }
 

@@ -117,7 +117,7 @@ func (a *attempt) runBefore(ctx context.Context, end time.Time) (own, err error)
 	if !errors.Is(own, guardhook.ErrNotBegun) && (own != nil || !errors.Is(err, errLate) || errors.Is(err, guard.ErrKey)) {
 		return own, err
 	}
-	if busy, ok := errors.AsType[*guard.BusyError](err); ok { // as if the wait were used up
+	if busy := (*guard.BusyError)(nil); errors.As(err, &busy) { // as if the wait were used up
 		usedUp := *busy
 		usedUp.Err = nil
 		return nil, &usedUp

@@ -1,6 +1,6 @@
 module github.com/redlatch/redlatch/middleware/cron
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/redlatch/redlatch v0.0.0
@@ -12,11 +12,11 @@ require (
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/redis/go-redis/v9 v9.23.0 // indirect
+	github.com/redis/go-redis/v9 v9.22.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
-	go.uber.org/atomic v1.12.0 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/sys v0.30.0 // indirect
 )
 
 replace github.com/redlatch/redlatch => ../..
