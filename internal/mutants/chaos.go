@@ -31,7 +31,7 @@ const (
 var rules = []rule{
 	{"no local deadline", grantGo, "return sent.Add(ttl - ttl/10 - 2*time.Millisecond)", "return sent.Add(24 * time.Hour)", "single", twice},
 	{
-		"fences frozen", acquireLua, "set or 'held ' .. clock ..", "set or 'held 1700000000000000 ' .. clock ..",
+		"fences frozen", acquireLua, "replies[i] = 'held ' .. clock", "replies[i] = 'held 1700000000000000 ' .. clock",
 		"single", "has the fence of lease",
 	},
 	{
@@ -39,7 +39,7 @@ var rules = []rule{
 		"math.ceil((fence - at) / 1000) +", "math.ceil(fence / 1000) +", "single", ", longer than ",
 	},
 	{
-		"fences that are taken ahead of time", acquireLua, "      clock = time[1] ..", "      clock = time[1] + 60 ..",
+		"fences that are taken ahead of time", acquireLua, "    clock = time[1] ..", "    clock = time[1] + 60 ..",
 		"single", "further ahead of every clock",
 	},
 	{
@@ -48,10 +48,10 @@ var rules = []rule{
 	},
 	{
 		"a release without its owner check", releaseLua,
-		"args[a + 1] == '' and type(hold) == 'string' and string.find(hold, '^[1-9]%d* %d+ %d+ %- ')", "args[a + 1] == ''", "single", twice,
+		"how == '' and type(value) == 'string' and string.find(value, '^[1-9]%d* %d+ %d+ %- ')", "how == ''", "single", twice,
 	},
 	{
-		"locks that are kept too short", releaseLua, "redis.call('PEXPIRE', key.lock, number(rest))", "redis.call('PEXPIRE', key.lock, number(math.ceil(rest / 4)))",
+		"locks that are kept too short", releaseLua, "redis.call('PEXPIRE', lock, number(rest))", "redis.call('PEXPIRE', lock, number(math.ceil(rest / 4)))",
 		"single", "was to keep the lock for",
 	},
 	{
