@@ -204,6 +204,7 @@ func TestInTx_CommitsOrLeavesNothing(t *testing.T) {
 		require.NoError(t, d.fence(former), "a later holder was here, and left nothing")
 		require.NoError(t, insert(func() error { return nil }))
 		assert.Equal(t, 1, count())
+		require.Equal(t, guardsql.ErrNoLock, d.fence(t.Context()))
 		require.Equal(t, guardsql.ErrStale, guardsql.InTx(former, d.DB, func(context.Context, *sql.Tx) error {
 			t.Error("it runs")
 			return nil

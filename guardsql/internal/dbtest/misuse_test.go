@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -128,6 +129,7 @@ func TestMisuse_IsNamed(t *testing.T) {
 		require.ErrorContains(t, err, "guardsql: ")
 		assert.ErrorContains(t, err, want)
 	}
+	require.ErrorContains(t, guardsql.FencePGX[pgconn.CommandTag](ctx, nil), "tx is a <nil>, not a transaction")
 	for _, name := range []string{"", "a b", "a;", "1a", "a.b.c", `"a"`, "a.", ".a", strings.Repeat("a", 64), "a\n"} {
 		err := guardsql.Fence(ctx, &statements{}, guardsql.Table(name))
 		assert.ErrorContains(t, err, "guardsql: Table: ", name)
