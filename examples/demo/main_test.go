@@ -131,12 +131,19 @@ func TestDemo_ServesRoutesAndTasks(t *testing.T) {
 func TestDemo_PageShowsAnOrderThatIsPaid(t *testing.T) {
 	t.Parallel()
 	baseURL := serve(t, "", "-latency", "1s")
+	ctx, seen := context.WithCancel(t.Context())
 	var paid sync.WaitGroup
-	paid.Go(func() { request(t, http.MethodPost, baseURL+"/orders/7/pay") })
+	paid.Go(func() { // one after another: a busy machine may look at the page between two payments
+		for order := 1; ctx.Err() == nil; order++ {
+			request(t, http.MethodPost, fmt.Sprintf("%s/orders/%d/pay", baseURL, order))
+		}
+	})
+	list := regexp.MustCompile(`order:\d`)
 	assert.Eventually(t, func() bool {
 		_, page := request(t, http.MethodGet, baseURL+"/") // leads to /locks/
-		return strings.Contains(page, "order:7")
+		return list.MatchString(page)
 	}, 20*time.Second, 10*time.Millisecond)
+	seen()
 	paid.Wait()
 	_, page := request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7")
 	assert.Contains(t, page, "This key is free.")

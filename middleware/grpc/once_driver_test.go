@@ -358,7 +358,7 @@ func TestOnce_ShopsThatAreKilled(t *testing.T) {
 				})
 			}
 			killed := 0
-			for ; killed < kills || s.timeouts.Load() < int64(timeouts); killed++ {
+			for ; killed < kills || s.timeouts.Load() < int64(timeouts) || !s.bank.hasDeclined(); killed++ {
 				next, at := openBranch(t, rdb.Addr(), office.URL, mode), killed%shops
 				s.branches[at].Swap(next).kill(s.bank)
 			}
@@ -371,6 +371,18 @@ func TestOnce_ShopsThatAreKilled(t *testing.T) {
 			s.check(t, mode, killed+shops, rdb.Client(t))
 		})
 	}
+}
+
+// hasDeclined returns whether the bank declined a charge.
+func (b *bank) hasDeclined() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range b.orders {
+		if a.declined > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *street) check(t *testing.T, mode string, killed int, rdb *redis.Client) {
