@@ -31,7 +31,7 @@ var facts = []struct{ page, says, where, code string }{
 	{`docs/guides/river.md`, `busy (after 1 s)`, `middleware/river`, `time.Second`},
 	{`docs/guides/grpc.md`, `A call waits 2 s for a busy lock`, `middleware/grpc`, `defaultWait = 2 * time.Second`},
 	{`docs/operate/capacity.md`, `| a free lock is taken and released; 100 processes do so | 40.2 |`, `bench/RESULTS.md`, `| many | CPU of redis-server per acquisition, µs | 40.2 |`},
-	{`docs/operate/capacity.md`, `512 callers of one process share the way to Redis | 6.4 |`, `bench/RESULTS.md`, `| distinct | CPU of redis-server per acquisition, µs, goroutines: 512 | 6.4 |`},
+	{`docs/operate/capacity.md`, `512 callers of one process share connections | 6.4 |`, `bench/RESULTS.md`, `| distinct | CPU of redis-server per acquisition, µs, goroutines: 512 | 6.4 |`},
 	{`docs/operate/capacity.md`, `1,000 callers wait for it | 141.7 |`, `bench/RESULTS.md`, `| big | 1000 waiting: Redis time per hand-over, µs | 141.7 |`},
 	{`docs/reference/options.md`, "`TTL(d)` | 30 s | 100 ms to 24 h", `guard`, `DefaultTTL = 30 * time.Second`},
 	{`docs/reference/options.md`, "`TTL(d)` | 30 s | 100 ms to 24 h", `guard`, `minTTL = 100 * time.Millisecond maxTTL = 24 * time.Hour`},
