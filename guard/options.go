@@ -291,7 +291,7 @@ func Observe(o Observer) Option {
 }
 
 // OnClient has fn called with each client of go-redis that New makes, before it sends anything: the place to add hooks
-// of redisotel, or of a logger, that see the Guard's commands. A Guard makes two clients, three with Replicas, and one for
+// of redisotel, or of a logger, that see the Guard's commands. A Guard makes two clients, and one for
 // a lock that is given back after Close. fn may be called from several goroutines; it must not close the client. Given more
 // than once, the functions are called in the order given. A nil fn is an error, and NewWithStore refuses the option.
 func OnClient(fn func(client redis.UniversalClient)) Option {

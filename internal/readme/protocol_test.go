@@ -111,14 +111,14 @@ func (c *counter) renew(tag, when, owner string, ttl, depth int, metadata string
 }
 
 func (c *counter) oneServer() {
-	c.acquire("k", "free, nobody waits", "a-1", "0")
+	c.acquire("k", "free, no claim waits", "a-1", "0")
 	c.acquire("k", "the owner holds it already", "a-1", "0")
 	c.renew("k", "held", "a-1", c.ttl, 1, "")
 	c.renew("k", "", "b-1", 20000, 1, "")
-	c.release("k", "nobody waits", "a-1", 0)
+	c.release("k", "no claim waits", "a-1", 0)
 	c.release("k", "not held", "a-1", 0)
 	c.acquire("m", "", "a-1", "0")
-	c.release("m", "nobody waits, its MinHold has not passed", "a-1", 60000)
+	c.release("m", "no claim waits, its MinHold has not passed", "a-1", 60000)
 
 	c.acquire("k", "", "a-2", "0")
 	c.acquire("k", "", "b-1", "-")
@@ -159,7 +159,7 @@ func (c *counter) quorum() {
 		c.run("release_and_notify", when, append(keysOf("q"), "{q}:wake"), "0channel:", owner, "")
 	}
 	c.acquire("q", "", "a-1~1", "-")
-	release("held, nobody waits", "a-1~1")
+	release("held, no claim waits", "a-1~1")
 	c.run("peek", "enters the list", wake, "b-1", 0)
 	c.run("peek", "asks again", wake, "b-1", 0)
 	c.run("peek", "", wake, "c-1", 0)
