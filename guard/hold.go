@@ -119,11 +119,11 @@ func (h *hold) sendDepth(ctx context.Context, op string, p cohort.Patience) erro
 		return ended(ctx)
 	}
 	defer func() { <-h.turn }()
-	return h.outcome(ctx, h.Check(ctx, op, p))
+	return h.callerError(ctx, h.Check(ctx, op, p))
 }
 
-// outcome returns the caller's error for the result of a command about the hold.
-func (h *hold) outcome(ctx context.Context, err error) error {
+// callerError returns the caller's error for the result of a command about the hold.
+func (h *hold) callerError(ctx context.Context, err error) error {
 	failure := failureIn(err)
 	switch {
 	case failure == nil:
@@ -160,7 +160,7 @@ func (h *hold) release(ctx context.Context, reason *LostError, p cohort.Patience
 	failure := failureIn(err)
 	switch {
 	case failure != nil:
-		err = h.outcome(ctx, err)
+		err = h.callerError(ctx, err)
 		h.event(Event{Kind: EventReleaseFailure, Op: "release", Err: err})
 		return reason, err
 	case wasLost:

@@ -78,7 +78,7 @@ func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a 
 		ctx = context.Background()
 	}
 	l.end(ctx, cohort.Patience{Most: clock.Forever})
-	if settling := l.settle(); settling != nil {
+	if settling := l.unsettled(); settling != nil {
 		select {
 		case <-settling:
 		case <-ctx.Done():
@@ -104,15 +104,15 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 		ctx = context.Background()
 	}
 	h := l.hold
-	err := h.outcome(ctx, h.Check(ctx, "check", cohort.Patience{Most: clock.Forever}))
+	err := h.callerError(ctx, h.Check(ctx, "check", cohort.Patience{Most: clock.Forever}))
 	if lost := l.Err(); lost != nil {
 		return lost // the loss is the reason, whatever the error
 	}
 	return err
 }
 
-// settle returns a channel that is closed when the first Release is done, or nil if it is done.
-func (l *Lease) settle() <-chan struct{} {
+// unsettled returns a channel that is closed when the first Release is done, or nil if it is done.
+func (l *Lease) unsettled() <-chan struct{} {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	if l.settled {
@@ -139,7 +139,7 @@ func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 			return e.loss()
 		}
 		l.finishEnd(ctx, afterWork, e)
-	} else if settling := l.settle(); settling != nil {
+	} else if settling := l.unsettled(); settling != nil {
 		<-settling
 	}
 	return l.lost
@@ -205,8 +205,8 @@ func (l *Lease) beginEnd() (e ending, first bool) {
 func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 	h := l.hold
 	// All of this is done even if an Observer panics.
-	defer l.settleIt()
-	if e.ends { // else the loss does so
+	defer l.settle()
+	if e.ends { // it entered in Guard.claim; after a loss, ReportLoss leaves
 		defer h.g.inside.Leave()
 	}
 	lostNow := e.ends && e.loss() != nil
@@ -229,8 +229,8 @@ func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 	}
 }
 
-// settleIt notes that the lease has its result.
-func (l *Lease) settleIt() {
+// settle notes that the lease has its result.
+func (l *Lease) settle() {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	l.settled = true

@@ -13,9 +13,9 @@ import (
 // store's own; no caller's clock reaches it. An error says that the outcome is unknown,
 // unless it is (or wraps) a RefusedError.
 //
-// A call returns when ctx ends, at once and whether or not there is an answer: a Guard's
-// callers run it on their own goroutines, and leave when their context ends. The command may
-// be executed all the same. Each ctx has a deadline.
+// Each ctx has a deadline, and a call returns by then, whether or not there is an answer. If ctx is only
+// canceled, a call may return with the reply instead. A Guard's callers run it on their own goroutines. The
+// command may be executed all the same.
 type Store interface {
 	// Acquire takes the lock of c.Key for c.Owner when it is free and no claim waits in
 	// front. Asked again by the holder, or by the owner that the lock was granted to, it

@@ -30,7 +30,7 @@ const (
 )
 
 // claim waits in the store for the callers in a cohort's queue, on a goroutine of its own. Its trace says
-// what the store may have written about its owner. A claim that leaves has to undo that:
+// what the store may have written about its owner. A claim that ends has to undo that:
 //
 //	        | asked, and the answer is:                                    | when it leaves, as it is
 //	trace   | busy    | nothing, in time | held                 | finished | unwanted, or refused:
@@ -58,13 +58,13 @@ type claim struct {
 	missed    uint64        // notifier.missed before the store could publish to the claim
 }
 
-// trace is what the store may have written about an owner. Each value includes the one before it.
+// trace says what the store may have written about an owner.
 type trace int
 
 const (
-	none    trace = iota // no command went out
-	known                // each command was answered
-	inDoubt              // a command may still be on its way
+	none    trace = iota // nothing
+	known                // a place in the queue
+	inDoubt              // a command may still be on its way, or was not answered
 )
 
 // head is what a claim knows of the head of the store's queue: whether a live claim is there and asks. The
@@ -85,8 +85,8 @@ func newClaim(c *cohort, label retry.Label, request guardstore.Claim) *claim {
 	}
 }
 
-// queued notes the answer that the claim is in the store's queue.
-func (cl *claim) queued(r guardstore.ClaimReply) {
+// noteBusy notes what a busy reply says of the queue and the holder.
+func (cl *claim) noteBusy(r guardstore.ClaimReply) {
 	if r.Ticket > 0 {
 		cl.trace = max(cl.trace, known)
 	}
@@ -108,7 +108,7 @@ func (cl *claim) start(ctx context.Context, askNow bool) {
 	ctx = context.WithoutCancel(ctx)
 	if !cl.table.Tasks.Go(func() { cl.run(ctx) }) {
 		cl.table.notifier.unregister(cl.request.Owner)
-		cl.cohort.fail(cl, ErrClosed)
+		cl.cohort.failQueueOf(cl, ErrClosed)
 		cl.left(ctx)
 	}
 }
@@ -137,7 +137,7 @@ func (cl *claim) run(ctx context.Context) {
 				continue
 			}
 		case <-cl.unwanted:
-			cl.leave(ctx)
+			cl.undo(ctx)
 			return
 		}
 		if !cl.acquire(ctx) {
@@ -190,7 +190,7 @@ func (cl *claim) acquire(ctx context.Context) (waits bool) {
 	switch reply := a.Reply; {
 	case errors.Is(err, retry.ErrStopped):
 	case err != nil:
-		c.fail(cl, err)
+		c.failQueueOf(cl, err)
 	case reply.Status == guardstore.ClaimHeld:
 		g := c.newGrant(cl.request, reply, a.Sent, cl.trace == inDoubt)
 		if clock.Now() >= g.Deadline() {
@@ -201,31 +201,31 @@ func (cl *claim) acquire(ctx context.Context) (waits bool) {
 			return false
 		}
 	case reply.Status == guardstore.ClaimRecorded:
-		c.failAll(&RecordedError{reply.Record})
+		c.failQueue(&RecordedError{reply.Record})
 	case reply.Status == guardstore.ClaimFinished:
 		cl.trace = inDoubt // it may hold the lock, and be revoked
 		return cl.startOver(ctx)
 	default: // busy
-		cl.queued(reply)
+		cl.noteBusy(reply)
 		c.setHolder(stateOf(reply))
 		return true
 	}
-	cl.leave(ctx)
+	cl.undo(ctx)
 	return false
 }
 
 // startOver makes the claim leave, and asks at once under a new owner.
 func (cl *claim) startOver(ctx context.Context) (waits bool) {
-	cl.leave(ctx)
+	cl.undo(ctx)
 	cl.request.Owner, cl.request.Ticket, cl.trace = cl.table.NewOwner(cl.request.Limit), 0, none
 	cl.table.notifier.register(cl)
 	cl.signals.put(acquireNow)
 	return true
 }
 
-// leave takes the claim out of the store's queue, asynchronously, and releases the lock if the claim
+// undo takes the claim out of the store's queue, asynchronously, and releases the lock if the claim
 // has it, or may still get it.
-func (cl *claim) leave(ctx context.Context) {
+func (cl *claim) undo(ctx context.Context) {
 	t, r := cl.table, cl.request
 	t.notifier.unregister(r.Owner)
 	if cl.trace == none {

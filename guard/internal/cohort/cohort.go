@@ -231,16 +231,16 @@ func (c *cohort) endWaits(err error, which func(*waiter) bool) {
 	}
 }
 
-// failAll ends the wait of all callers in the queue: the first caller's claim got no answer in time, and
+// failQueue ends the wait of all callers in the queue: the first caller's claim got no answer in time, and
 // another claim would take as long to learn the same. Or the record says that nothing is to run. It takes Table.mu.
-func (c *cohort) failAll(err error) {
+func (c *cohort) failQueue(err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	c.endWaits(err, func(*waiter) bool { return true })
 }
 
-// fail ends the wait of all callers in the queue: their claim failed. It takes Table.mu.
-func (c *cohort) fail(cl *claim, err error) {
+// failQueueOf ends the wait of all callers in the queue, if cl still is their claim: it failed. It takes Table.mu.
+func (c *cohort) failQueueOf(cl *claim, err error) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if c.forget(cl) {
@@ -348,7 +348,7 @@ func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
 		}
 	})
 	if !wanted {
-		cl.leave(ctx)
+		cl.undo(ctx)
 		return
 	}
 	c.table.notifier.register(cl)

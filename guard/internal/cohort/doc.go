@@ -37,7 +37,7 @@
 //
 // # After a caller has left
 //
-// A caller leaves at once. What its claim took, or may still take, is released asynchronously: by a
+// A caller leaves at once, unless a command of its own is on its way. What its claim took, or may still take, is released asynchronously: by a
 // release, and by a tombstone where a command may still be on its way. A grant that comes too late to be used is
 // released, too, and the claim starts over under a new owner. A grant that was lost is
 // abandoned: callers in the queue claim again, and do not wait for its release.

@@ -41,7 +41,7 @@ func (c *cohort) admitFirst(ctx context.Context, w *waiter, g *grant) (got resul
 func (c *cohort) admit(ctx context.Context, cl *claim, g *grant) (admitted bool) {
 	c.change(ctx, func() {
 		if admitted = c.queue.Len() > 0; admitted {
-			if c.forget(cl); cl.counted { // it was to leave
+			if c.forget(cl); cl.counted { // a caller came after cancelSurplusClaims had given the claim up
 				cl.counted = false
 				c.releasing--
 			}

@@ -149,10 +149,10 @@ func (w *waiter) ask(ctx context.Context, c *cohort) result {
 	case err != nil:
 		err = w.failure(ctx, err)
 		if errors.As(err, new(*retry.Error)) {
-			c.failAll(err)
+			c.failQueue(err)
 		}
 	case reply.Status == guardstore.ClaimBusy:
-		cl.queued(reply)
+		cl.noteBusy(reply)
 		w.seen = stateOf(reply)
 		w.noteBusy()
 		c.setHolder(w.seen)
@@ -163,9 +163,9 @@ func (w *waiter) ask(ctx context.Context, c *cohort) result {
 		t.notifier.begin() //nolint:contextcheck // the subscription outlives the caller
 	case reply.Status == guardstore.ClaimRecorded:
 		err = &RecordedError{reply.Record}
-		c.failAll(err)
-	default:
-		cl.signals.put(acquireNow)
+		c.failQueue(err)
+	case reply.Status == guardstore.ClaimFinished:
+		cl.signals.put(acquireNow) // the claim starts over under a new owner
 	}
 	if err != nil {
 		c.addClaim(ctx, cl, nil)

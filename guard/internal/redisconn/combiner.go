@@ -24,8 +24,9 @@ const (
 )
 
 // combiner sends the commands of concurrent callers to one server. A caller sends its command itself while
-// fewer than inFlight are on their way. Above that commands queue, and the next caller that comes back from
-// Redis sends all that queued in one write (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010).
+// fewer than inFlight are on their way. Above that commands queue. A caller that comes back from Redis
+// leaves its place to a goroutine, which sends all that queued in one write (flat combining: Hendler, Incze,
+// Shavit, Tzafrir, SPAA 2010).
 // No command waits for others: there is no timer.
 type combiner struct {
 	link

@@ -7,7 +7,8 @@
 // their connections and deadlines hold on them: one for callers' commands, and one for renewals (pipelines) and messages.
 //
 // A caller sends its command itself while fewer than four are on their way to that server (inFlight). Above that,
-// commands queue, and the next caller that comes back from Redis sends all that queued in one write (combiner).
+// commands queue. A caller that comes back from Redis leaves its place to a goroutine, which sends all that queued in
+// one write (combiner).
 // Commands of one script share calls of it (link.sendAll). No command waits for others.
 //
 // Cycles a second in thousands, the best of five rounds for each number of writes on their way, two cores, Redis

@@ -89,7 +89,8 @@ func (c *serverClock) above(now instant) uint64 {
 	return c.high
 }
 
-// highWater is what every fence must be above that was not in use before the step.
+// highWater returns the time that the clock had reached before it was set back. Each fence that was not in use then
+// must be above it.
 func (c *serverClock) highWater() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

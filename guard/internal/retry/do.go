@@ -43,7 +43,7 @@ type Call struct {
 // Answer is the result of Do.
 type Answer[T any] struct {
 	Reply    T
-	Sent     clock.Instant // just before the last attempt was sent
+	Sent     clock.Instant // just before the last attempt was sent; valid without an error
 	Attempts int
 	InDoubt  bool // some attempt may have taken effect, or may still, without an answer
 }

@@ -19,6 +19,6 @@
 //
 // It relies on package clock, which counts on while the machine is suspended, and on a store
 // whose Renew heeds the deadline of its context. The goroutine of the schedule never waits for
-// the store or for an observer, a holder's Cut never waits for anything, and nothing renews a
+// the store or for an observer, a holder's Cancel never waits for anything, and nothing renews a
 // grant after Drop.
 package watchdog

@@ -133,7 +133,7 @@ func (t *Grant) Drop(h Holder) (cause error) {
 	return cause
 }
 
-// Err looks at the clock. It returns the reason if the grant has ended.
+// Err returns the reason if the grant has ended. It looks at the clock if the grant is watched.
 func (t *Grant) Err() error {
 	t.watchdog.mu.Lock()
 	defer t.watchdog.mu.Unlock()
