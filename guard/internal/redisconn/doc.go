@@ -11,16 +11,16 @@
 // one write (combiner).
 // Commands of one script share calls of it (link.sendAll). No command waits for others.
 //
-// Cycles a second in thousands, the best of five rounds for each number of writes on their way, two cores, Redis
-// 7.0 on the same machine beside other load, and through a proxy that adds 1 ms:
+// Thousands of cycles a second (acquire and release) for each number of writes on their way, on two cores, with
+// Redis 7.0 on the same machine, and through a proxy that adds 1 ms (64 and 512 callers beside other load):
 //
-//	              callers    1     2     4     8    16
-//	near                8   26    23    18    14    14
-//	                   64   46    38    40    38    32
-//	                  512   49    51    56    45    45
-//	1 ms away           8  2.4   2.4   2.5   2.3   2.4
-//	                   64   12    14    16    17    14
-//	                  512   21    39    42    41    41
+//	              callers    1     2     4     8
+//	near                8   21    24    25    25
+//	                   64   57    65    66    66
+//	                  512   74    91    82    96
+//	1 ms away           8  1.8   2.4   2.4   2.6
+//	                   64   12    14    16    17
+//	                  512   21    39    42    41
 //
 // # When a caller leaves
 //
