@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -154,18 +155,15 @@ func newGuard(store guardstore.Store, closeStore func() error, c config) *Guard 
 	return g
 }
 
-// made returns whether New or NewWithStore made g.
-func (g *Guard) made() bool { return g != nil && g.store != nil }
-
 // Shutdown takes no new work, except under a context that holds a lease of this Guard:
 // callers, waiting ones included, get ErrClosed. It waits until every lease is released or
 // lost, then closes. It does not wait for work that continues after its lock was lost. If ctx ends first, it closes
 // at once and returns the error of ctx; a nil ctx does not end. On a nil or zero Guard there is nothing to do.
 func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a nil ctx has no parent
-	if !g.made() {
+	switch err := g.usable(); {
+	case errors.Is(err, ErrNoGuard):
 		return nil
-	}
-	if err := g.checkSide(clock.Now()); err != nil {
+	case err != nil:
 		return err
 	}
 	if ctx == nil {
@@ -189,10 +187,10 @@ func (g *Guard) Shutdown(ctx context.Context) error { //nolint:contextcheck // a
 // go on after that: go-redis's own over TLS, or to a sentinel, ends at the client's DialTimeout. The client stays open. Close may be called more than once, and on a nil or
 // zero Guard.
 func (g *Guard) Close() error {
-	if !g.made() {
+	switch err := g.usable(); {
+	case errors.Is(err, ErrNoGuard):
 		return nil
-	}
-	if err := g.checkSide(clock.Now()); err != nil {
+	case err != nil:
 		return err
 	}
 	if g.inside.Close() {

@@ -1,11 +1,13 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
@@ -124,9 +126,12 @@ func (h *hold) sendDepth(ctx context.Context, op string, p cohort.Patience) erro
 
 // callerError returns the caller's error for the result of a command about the hold.
 func (h *hold) callerError(ctx context.Context, err error) error {
-	failure := failureIn(err)
+	if err == nil {
+		return h.err()
+	}
+	var failure *retry.Error
 	switch {
-	case failure == nil:
+	case !errors.As(err, &failure):
 		return h.err()
 	case ctx.Err() != nil:
 		return ended(ctx)
@@ -134,43 +139,30 @@ func (h *hold) callerError(ctx context.Context, err error) error {
 	return storeError(failure, h.Label.Name)
 }
 
-// failureIn returns the failure of a command in err, or nil. It allocates nothing if err is nil.
-func failureIn(err error) *retry.Error {
-	if err == nil {
-		return nil
-	}
-	var failure *retry.Error
-	errors.As(err, &failure)
-	return failure
-}
-
-// release ends the hold's part in its grant. A loss that was known before, or that the
-// release brings to light, is returned.
-func (h *hold) release(ctx context.Context, reason *LostError, p cohort.Patience) (*LostError, error) {
-	wasLost := !errors.Is(reason.Cause, ErrReleased)
-	if wasLost {
+// release ends the hold's part in its grant. It returns a loss that was known before, or that the release brings to light.
+func (h *hold) release(ctx context.Context, lost *LostError, p cohort.Patience) (*LostError, error) {
+	if lost != nil {
 		// The goroutine that reports the loss may not have done this yet; the next call must not
 		// find the key taken by this hold. Nothing depends on the release.
 		h.Abandon(h.root.ctx) //nolint:contextcheck // the hold's own
 		p = cohort.Patience{Most: min(p.Most, releaseGrace)}
-	} else {
-		reason = nil
 	}
 	handedOver, err := h.Release(ctx, p)
-	failure := failureIn(err)
 	switch {
-	case failure != nil:
+	case err == nil:
+		if handedOver && lost == nil {
+			h.event(Event{Kind: EventHandover})
+		}
+		return lost, nil
+	case errors.As(err, new(*retry.Error)):
 		err = h.callerError(ctx, err)
 		h.event(Event{Kind: EventReleaseFailure, Op: "release", Err: err})
-		return reason, err
-	case wasLost:
-	case handedOver:
-		h.event(Event{Kind: EventHandover})
-	case err != nil: // it was not known before
-		reason = h.lostError(err)
-		h.event(Event{Kind: EventLoss, Op: "release", Err: reason})
+		return lost, err
+	case lost == nil: // it was not known before
+		lost = h.lostError(err)
+		h.event(Event{Kind: EventLoss, Op: "release", Err: lost})
 	}
-	return reason, nil
+	return lost, nil
 }
 
 // lose ends a hold whose end was not reported yet.
@@ -278,4 +270,35 @@ func (h *hold) Renewed(err error) {
 		return
 	}
 	h.event(Event{Kind: EventRenewal, Op: "renew"})
+}
+
+// HoldInfo is a hold of this process, see Guard.Holds.
+type HoldInfo struct {
+	Key, Name string
+	Fence     uint64
+	Since     time.Time // when the work under it got the lock
+	Deadline  time.Time // as Lease.Deadline
+	Depth     int       // how many calls of the hold are open
+	Waiting   int       // how many callers of this Guard wait for the key
+}
+
+// Holds are the holds of this Guard at this moment, the oldest first. It does not ask
+// Redis: it is exact for this process, and says nothing of others. Package inspect does. A nil or zero Guard has none.
+func (g *Guard) Holds() []HoldInfo {
+	if g == nil || g.store == nil {
+		return nil
+	}
+	held := g.cohorts.Held()
+	all := make([]HoldInfo, 0, len(held))
+	for _, one := range held {
+		h := one.Holder.(*hold) //nolint:forcetypeassert // no other type holds anything
+		all = append(all, HoldInfo{
+			Key: h.Label.Key, Name: h.Label.Name, Fence: h.Fence, Depth: h.open(),
+			Since: max(one.Since, h.root.started).Time(), Deadline: one.Deadline.Time(), Waiting: h.Waiting(),
+		})
+	}
+	slices.SortFunc(all, func(a, b HoldInfo) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))
+	})
+	return all
 }

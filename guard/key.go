@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -52,6 +51,37 @@ func Keyf(format string, args ...any) KeyFunc {
 // where it stands for a value that is missing, return an error instead.
 func JoinKey(parts ...string) string { return keyformat.Join(parts) }
 
+// maxStripes is the largest number of locks among which Stripe spreads keys.
+const maxStripes = 65536
+
+// Stripe is the KeyFunc of one of n locks for what key names: many ids share a bounded
+// number of locks and queues. The same id has the same lock in every process. Its key is
+// stripe:<n>:<i>, where i is the first 8 bytes of the SHA-256 of that of key as a big-endian number,
+// modulo n. n is 1 to 65,536 ; any other n is a KeyError of each call, as is
+// what WithLock would refuse in key. The lock has the name of key, see Keyf.
+//
+// Idle locks cost Redis nothing, so a lock for each id is the simpler choice. Stripes have
+// traps:
+//
+//   - Two ids may share a lock. Under the lock of one, the other is re-entered instead of
+//     excluded, and Held knows the lock's key, not the ids.
+//   - Two stripes that are nested by hand may be taken in two orders. Give both to WithLocks,
+//     which sorts them, and takes them once if they are one.
+//   - n is a part of the key: while processes with two different n run, they do not exclude
+//     each other. To change n, take both stripes (WithLocks) in a release between.
+func Stripe(n int, key KeyFunc) KeyFunc {
+	return withFormat(formatOf(key), func(ctx context.Context) (string, error) {
+		if n < 1 || n > maxStripes {
+			return "", &KeyError{Reason: fmt.Sprintf("%d stripes, which is outside 1 to %d", n, maxStripes)}
+		}
+		id, err := resolveKey(ctx, key)
+		if err != nil {
+			return "", err
+		}
+		return keyformat.Stripe(n, id), nil
+	})
+}
+
 // resolveKey runs a key function and checks what it says.
 func resolveKey(ctx context.Context, fn KeyFunc) (key string, err error) {
 	if fn == nil {
@@ -73,25 +103,15 @@ func resolveKey(ctx context.Context, fn KeyFunc) (key string, err error) {
 		}
 		return "", &KeyError{Key: key, Reason: "key function failed", Err: err}
 	}
-	return key, checkKey(key)
-}
-
-func checkKey(key string) error {
 	switch {
 	case key == "":
-		return &KeyError{Reason: "empty"}
+		return "", &KeyError{Reason: "empty"}
 	case len(key) > MaxKeyLength:
-		return &KeyError{Key: key, Reason: fmt.Sprintf("%d bytes, the longest is %d", len(key), MaxKeyLength)}
+		return "", &KeyError{Key: key, Reason: fmt.Sprintf("%d bytes, the longest is %d", len(key), MaxKeyLength)}
 	case !utf8.ValidString(key):
-		return &KeyError{Key: key, Reason: "not UTF-8"}
+		return "", &KeyError{Key: key, Reason: "not UTF-8"}
 	}
-	return nil
-}
-
-// nameFor is the name of a lock that key was given for: that of the options, else the
-// format of key, else none.
-func (s settings) nameFor(key KeyFunc) string {
-	return cmp.Or(s.name, formats.Name(formatOf(key)))
+	return key, nil
 }
 
 // withFormat makes a KeyFunc of which formatOf knows the format.
@@ -126,5 +146,6 @@ func formatOf(key KeyFunc) string {
 	return format
 }
 
-// formats are those that became names, in this process.
+// formats are those that became names, in this process. The name of a lock is that of the options, else the format of
+// its key, else none.
 var formats keyformat.Names

@@ -39,23 +39,22 @@ import (
 // Two leaders may overlap where two holders of any lock may: for up to a third of the ttl
 // after Redis restarted empty. What must not happen twice needs the fence.
 func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Context) error, opts ...LockOption) error {
-	switch {
-	case fn == nil:
+	if fn == nil {
 		return &OptionError{"fn", "is nil"}
-	case !g.made():
-		return ErrNoGuard
-	case ctx == nil:
-		return &OptionError{"ctx", "is nil"}
+	}
+	s, err := g.settingsOf(ctx, opts)
+	if err == nil {
+		err = s.checkLead()
+	}
+	if err != nil {
+		return err
 	}
 	k, err := resolveKey(ctx, key)
 	if err != nil {
 		return err
 	}
-	if g.inChain(ctx, k) != nil {
+	if leaseIn(ctx).inChain(g, k) != nil {
 		return &OptionError{"ctx", "holds the key already: Lead cannot step down under another hold of it"}
-	}
-	if err := g.checkLead(opts); err != nil {
-		return err
 	}
 	//nolint:contextcheck // no key is asked for
 	named := withFormat(formatOf(key), Key(k))
@@ -73,11 +72,8 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 }
 
 // checkLead refuses what would have several lead at once.
-func (g *Guard) checkLead(opts []LockOption) error {
-	s, err := g.lock.with(opts)
+func (s settings) checkLead() error {
 	switch {
-	case err != nil:
-		return err
 	case s.limit == guardstore.Unlimited:
 		return &OptionError{"Shared", "does not go with Lead: only one leads"}
 	case s.limit != guardstore.Exclusive:

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -24,7 +25,7 @@ type Lease struct {
 	cancel  context.CancelCauseFunc
 	depth   int
 	started clock.Instant
-	lost    *LostError // the result of the first Release; read after settle
+	lost    *LostError // the result of the first Release; read once settled
 	failure error      // likewise
 
 	// Guarded by hold.mu.
@@ -33,6 +34,49 @@ type Lease struct {
 	settled  bool          // it has its result
 	settling chan struct{} // closed then; made for callers that wait
 	observed bool          // HoldStart was called and HoldEnd was not
+}
+
+// leaseContext carries a lease, and is part of its memory: context.WithValue would allocate.
+type leaseContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	lease *Lease
+}
+
+// Value implements context.Context.
+func (c *leaseContext) Value(key any) any {
+	if key == (leaseKey{}) {
+		return c.lease
+	}
+	return c.Context.Value(key)
+}
+
+func leaseIn(ctx context.Context) *Lease {
+	if ctx == nil {
+		return nil
+	}
+	l, _ := ctx.Value(leaseKey{}).(*Lease)
+	return l
+}
+
+// inChain returns the innermost lease of g on key, held or not, from a context's innermost lease on, which may be nil.
+func (l *Lease) inChain(g *Guard, key string) *Lease {
+	for ; l != nil; l = l.outer {
+		if l.hold.g == g && l.Key() == key {
+			return l
+		}
+	}
+	return nil
+}
+
+// under returns whether a context with this innermost lease runs under a lease of g that is held.
+func (l *Lease) under(g *Guard) bool {
+	for ; l != nil; l = l.outer {
+		if l.hold.g == g && l.Err() == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Context is derived from the caller's. It ends when the hold is lost (its cause is the
@@ -136,7 +180,7 @@ func (l *Lease) end(ctx context.Context, p cohort.Patience) {
 func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 	if e, first := l.beginEnd(); first {
 		if async && l.endAsync(ctx, e) {
-			return e.loss()
+			return e.lost
 		}
 		l.finishEnd(ctx, afterWork, e)
 	} else if settling := l.unsettled(); settling != nil {
@@ -148,28 +192,21 @@ func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 // endAsync sends the release from a goroutine of the Guard. It returns false if the Guard is closed.
 func (l *Lease) endAsync(ctx context.Context, e ending) (begun bool) {
 	h := l.hold
-	if e.ends && e.loss() == nil && !h.Shared() {
+	if e.ends && e.lost == nil && !h.Shared() {
 		h.PassOn()
 	}
 	return h.g.tasks.Go(func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) })
 }
 
-// ending says how far the end of a lease has come.
+// ending says what the end of a lease means for its hold.
 type ending struct {
-	reason *LostError // why the hold has ended, if it has
-	last   bool       // no lease of the hold is left
-	ends   bool       // this ends the hold, which had not ended before
+	lost *LostError // the hold has ended by a loss
+	last bool       // no lease of the hold is left
+	ends bool       // this ends the hold, which had not ended before
 }
 
-// loss returns the loss of the hold, or nil if the hold has not ended, or was not lost.
-func (e ending) loss() *LostError {
-	if e.reason == nil || errors.Is(e.reason.Cause, ErrReleased) {
-		return nil
-	}
-	return e.reason
-}
-
-// beginEnd ends the lease within this process, once.
+// beginEnd ends the lease within this process, once: it is counted out, and the contexts of leases under which nothing
+// is open any more end, from this lease up.
 func (l *Lease) beginEnd() (e ending, first bool) {
 	h := l.hold
 	h.mu.Lock()
@@ -181,84 +218,64 @@ func (l *Lease) beginEnd() (e ending, first bool) {
 	delete(h.inner, l)
 	h.depth--
 	h.SetDepth(h.depth)
-	e.last = h.depth == 0
-	e.ends = e.last && h.reason == nil
+	e = ending{lost: h.reason, last: h.depth == 0, ends: h.depth == 0 && h.reason == nil}
 	if e.ends {
 		cause := h.Drop(h)
-		h.end = LostError{Name: h.Label.Name, Key: h.Label.Key, Cause: ErrReleased}
-		if cause != nil {
-			h.end = h.endedBy(cause)
-		}
+		h.end = h.endedBy(cmp.Or(cause, ErrReleased))
 		h.reason = &h.end
+		if cause != nil {
+			e.lost = h.reason
+		}
 	}
-	e.reason = h.reason
-	l.refs--
-	open := l.refs > 0
+	reason, open := h.reason, l
+	for open != nil {
+		if open.refs--; open.refs > 0 {
+			break
+		}
+		open = open.parent
+	}
 	h.mu.Unlock()
-	if !open {
-		l.close(e.reason)
+	for n := l; n != open; n = n.parent {
+		if reason == nil {
+			reason = h.lostError(ErrReleased)
+		}
+		n.cancel(reason)
 	}
 	return e, true
 }
 
-// finishEnd sends the release and notifies the observers.
+// finishEnd ends the lease in the store, and notifies the observers.
 func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 	h := l.hold
 	// All of this is done even if an Observer panics.
-	defer l.settle()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		l.settled = true
+		if l.settling != nil {
+			close(l.settling)
+		}
+	}()
 	if e.ends { // it entered in Guard.claim; after a loss, ReportLoss leaves
 		defer h.g.inside.Leave()
 	}
-	lostNow := e.ends && e.loss() != nil
+	lostNow := e.ends && e.lost != nil
 	if lostNow {
 		defer func() {
-			h.reportLoss(e.reason)
-			l.observeEnd(e.reason)
+			h.reportLoss(e.lost)
+			l.observeEnd(e.lost)
 		}()
 	}
 	if e.last {
-		l.lost, l.failure = h.release(ctx, e.reason, p)
+		l.lost, l.failure = h.release(ctx, e.lost, p)
 	} else {
-		if e.reason == nil {
+		if e.lost == nil {
 			_ = h.sendDepth(ctx, "leave", p) // renewal carries the counter, too
 		}
 		l.lost = h.lossSoFar()
 	}
 	if !lostNow {
 		l.observeEnd(l.lost)
-	}
-}
-
-// settle notes that the lease has its result.
-func (l *Lease) settle() {
-	l.hold.mu.Lock()
-	defer l.hold.mu.Unlock()
-	l.settled = true
-	if l.settling != nil {
-		close(l.settling)
-	}
-}
-
-// close ends the context of this lease, under which nothing is open any more, and of
-// those above it of which that is then true.
-func (l *Lease) close(reason *LostError) {
-	h := l.hold
-	for n := l; ; {
-		if reason == nil {
-			reason = h.lostError(ErrReleased)
-		}
-		n.cancel(reason)
-		if n = n.parent; n == nil {
-			return
-		}
-		h.mu.Lock()
-		n.refs--
-		open := n.refs > 0
-		reason = h.reason
-		h.mu.Unlock()
-		if open {
-			return
-		}
 	}
 }
 

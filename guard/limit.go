@@ -83,45 +83,4 @@ func (o callOption) applyGuard(*config) error {
 	return &OptionError{o.name, "is for a call or a rule, not for a Guard: no lock would be exclusive by default"}
 }
 
-// checkLimit refuses what the store cannot do.
-func (g *Guard) checkLimit(s *settings) error {
-	if s.limit == guardstore.Exclusive {
-		return nil
-	}
-	store, checks := g.store.(guardstore.LimitChecker)
-	if !checks {
-		return nil
-	}
-	if err := store.CheckLimit(s.limit); err != nil {
-		option := "Limit"
-		if s.limit == guardstore.Unlimited {
-			option = "Shared"
-		}
-		return &OptionError{option, err.Error()}
-	}
-	return nil
-}
-
 func (l *Lease) exclusive() bool { return l.hold.Claim.Limit == guardstore.Exclusive }
-
-// checkUpgrade refuses a call that wants more than the hold it would join has. The call would
-// wait for itself.
-func (l *Lease) checkUpgrade(c *call) error {
-	held, wanted := l.hold.Claim.Limit, c.limit
-	joins := wanted == guardstore.Unlimited || held == guardstore.Exclusive || held != guardstore.Unlimited && held <= wanted
-	if !joins {
-		return &OptionError{"ctx", fmt.Sprintf("holds the key with %s, and the call wants it with %s: release it first",
-			limitText(held), limitText(wanted))}
-	}
-	return nil
-}
-
-func limitText(l guardstore.Limit) string {
-	switch l {
-	case guardstore.Unlimited:
-		return "Shared"
-	case guardstore.Exclusive:
-		return "Limit(1), exclusively"
-	}
-	return fmt.Sprintf("Limit(%d)", l)
-}

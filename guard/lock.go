@@ -58,12 +58,12 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	}
 	l, err := g.acquire(ctx, &c)
 	ctx = c.workContext(ctx)
-	if err != nil {
-		if c.failOpen && isAcquireFailure(err) {
-			g.noteOutage(ctx, c.lock, c.ttl, err)
-			g.observers.Event(ctx, c.lock, Event{Kind: EventFailedOpen, Op: "acquire", Err: err})
-			return fn(ctx)
-		}
+	switch {
+	case err != nil && c.failOpen && isAcquireFailure(err):
+		g.noteOutage(ctx, c.lock, c.ttl, err)
+		g.observers.Event(ctx, c.lock, Event{Kind: EventFailedOpen, Op: "acquire", Err: err})
+		return fn(ctx)
+	case err != nil || c.replayed():
 		return err
 	}
 	returned := false
@@ -143,10 +143,12 @@ type call struct {
 	lock  Lock
 	under *Lease        // the innermost in the caller's ctx
 	outer *Lease        // the innermost in ctx, which may be one of the same call; nil until acquire
+	begun clock.Instant // when the key was asked for
 	since clock.Instant // when Wait began; 0 = with the claim
 	alone bool          // MaxHold is counted later: it is not for others
 
-	claimed *claimed // unless the key is still to be asked for
+	waitCtx context.Context //nolint:containedctx // that of WaitStart, for WaitEnd
+	claimed *claimed        // unless the key is still to be asked for
 }
 
 func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (c call, err error) {
@@ -156,23 +158,26 @@ func (g *Guard) prepare(ctx context.Context, key KeyFunc, opts []LockOption) (c 
 	if c.lock.Key, err = resolveKey(ctx, key); err != nil {
 		return c, err
 	}
-	if c.metadataOf != nil && g.inChain(ctx, c.lock.Key) == nil {
+	c.under = leaseIn(ctx)
+	if c.metadataOf != nil && c.under.inChain(g, c.lock.Key) == nil {
 		if c.metadata, err = c.callMetadata(ctx); err != nil {
 			return c, err
 		}
 	}
-	c.lock.Name, c.lock.Limit = c.nameFor(key), c.limit //nolint:contextcheck // no key is asked for
-	c.under = leaseIn(ctx)
+	c.lock.Name, c.lock.Limit = cmp.Or(c.name, formats.Name(formatOf(key))), c.limit //nolint:contextcheck // no key is asked for
 	return c, nil
 }
 
-// settingsOf checks the arguments of a call, except its keys.
+// settingsOf checks the Guard and the arguments of a call, except its keys.
 func (g *Guard) settingsOf(ctx context.Context, opts []LockOption) (settings, error) {
+	if err := g.usable(); err != nil {
+		return settings{}, err
+	}
 	switch {
-	case !g.made():
-		return settings{}, ErrNoGuard
 	case ctx == nil:
 		return settings{}, &OptionError{"ctx", "is nil"}
+	case len(opts) == 0:
+		return g.lock, nil // an option would put the settings on the heap
 	}
 	return g.lock.with(opts)
 }
@@ -186,65 +191,40 @@ func refuseFailOpen(opts []LockOption, method, result string) error {
 	return err
 }
 
-// acquire re-enters the hold that ctx carries, or claims the key.
-func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
-	if err := g.checkLimit(&c.settings); err != nil {
-		return nil, err
-	}
-	if c.once != nil {
-		if err := g.checkOnce(c); err != nil {
-			return nil, err
-		}
-	}
-	begun := clock.Now()
-	if c.claimed != nil {
-		begun = c.claimed.begun
-	}
-	if err := g.checkSide(begun); err != nil {
-		return nil, err
-	}
-	if err := g.checkOtherGuards(ctx, c); err != nil {
-		return nil, err
-	}
-	waitCtx := g.observers.WaitStart(ctx, c.lock)
-	waited := func(depth int, w cohort.Waited, err error) (result error) {
-		result = g.orLoss(ctx, err)
-		if len(g.observers) > 0 {
-			r := WaitResult{
-				Outcome: waitOutcome(err), Elapsed: clock.Now().Sub(begun),
-				Queued: w.Queued, Local: w.Local, Depth: depth, Holder: w.Holder, Err: result,
-			}
-			if errors.Is(result, errReplayed) {
-				r.Err = nil
-			}
-			g.observers.WaitEnd(waitCtx, c.lock, r)
-		}
-		return result
-	}
+// acquire re-enters the hold that ctx carries, or claims the key. There is no lease if Once kept the result: see
+// call.replayed.
+func (g *Guard) acquire(ctx context.Context, c *call) (*Lease, error) {
 	c.outer = leaseIn(ctx)
-	if found := c.outer.inChain(g, c.lock.Key); found != nil {
-		return found.reenter(ctx, c, waited)
+	if err := g.checkCall(c); err != nil {
+		return nil, err
 	}
-	var got cohort.Hold
-	var w cohort.Waited
+	c.begun = clock.Now()
 	if c.claimed != nil {
-		got, w, err = c.claimed.hold, c.claimed.waited, c.claimed.err
-	} else {
-		got, w, err = g.claim(waitCtx, c, begun)
+		c.begun = c.claimed.begun
 	}
-	if err != nil {
-		err = waited(0, w, err)
-		g.observeRecord(ctx, c.lock, err)
+	c.waitCtx = g.observers.WaitStart(ctx, c.lock)
+	if found := c.outer.inChain(g, c.lock.Key); found != nil {
+		return found.reenter(ctx, c)
+	}
+	var got claimed
+	if c.claimed != nil {
+		got = *c.claimed
+	} else {
+		got = g.claim(c.waitCtx, c) //nolint:contextcheck // it descends from ctx
+	}
+	if got.err != nil || c.replayed() {
+		err := g.waitEnd(ctx, c, 0, got.waited, got.err)
+		g.observeRecord(ctx, c, err)
 		return nil, err
 	}
 	kept := false
 	defer func() {
 		if !kept { // an Observer panicked
-			g.releaseUnused(ctx, got)
+			g.releaseUnused(ctx, got.hold)
 		}
 	}()
-	_ = waited(1, w, nil)
-	l = g.newHold(c.workContext(ctx), c, got)
+	_ = g.waitEnd(ctx, c, 1, got.waited, nil)
+	l := g.newHold(c.workContext(ctx), c, got.hold)
 	if c.once != nil {
 		c.once.hold = l.hold
 	}
@@ -253,12 +233,13 @@ func (g *Guard) acquire(ctx context.Context, c *call) (l *Lease, err error) {
 }
 
 // reenter joins the hold of a lease that ctx carries.
-func (l *Lease) reenter(ctx context.Context, c *call, waited func(int, cohort.Waited, error) error) (inner *Lease, err error) {
+func (l *Lease) reenter(ctx context.Context, c *call) (inner *Lease, err error) {
+	g := l.hold.g
 	if err = l.checkUpgrade(c); err == nil {
 		inner, err = l.hold.enter(ctx, l)
 	}
 	if err != nil {
-		return nil, waited(0, cohort.Waited{}, err)
+		return nil, g.waitEnd(ctx, c, 0, cohort.Waited{}, err)
 	}
 	kept := false
 	defer func() {
@@ -266,10 +247,25 @@ func (l *Lease) reenter(ctx context.Context, c *call, waited func(int, cohort.Wa
 			_ = inner.endWork(ctx, true)
 		}
 	}()
-	_ = waited(inner.depth, cohort.Waited{}, nil)
+	_ = g.waitEnd(ctx, c, inner.depth, cohort.Waited{}, nil)
 	inner.begin(ctx)
 	kept = true
 	return inner.hold.admit(ctx, inner)
+}
+
+// waitEnd notifies the observers of how the wait ended, and returns the caller's error.
+func (g *Guard) waitEnd(ctx context.Context, c *call, depth int, w cohort.Waited, err error) error {
+	result := err
+	if err != nil {
+		result = g.orLoss(ctx, err)
+	}
+	if len(g.observers) > 0 {
+		g.observers.WaitEnd(c.waitCtx, c.lock, WaitResult{ //nolint:contextcheck // as above
+			Outcome: c.outcome(err), Elapsed: clock.Now().Sub(c.begun),
+			Queued: w.Queued, Local: w.Local, Depth: depth, Holder: w.Holder, Err: result,
+		})
+	}
+	return result
 }
 
 // workContext returns the context of the work and its release, given that of the call. Work under another lock has to end
@@ -281,40 +277,53 @@ func (c *call) workContext(ctx context.Context) context.Context {
 	return ctx
 }
 
+// claimed is the answer to a claim: a hold, a result that Once kept, or an error.
+type claimed struct {
+	begun  clock.Instant
+	hold   cohort.Hold
+	waited cohort.Waited
+	err    error
+}
+
 // claim takes a key that ctx does not hold, waiting for it as the call allows.
-func (g *Guard) claim(ctx context.Context, c *call, begun clock.Instant) (cohort.Hold, cohort.Waited, error) {
+func (g *Guard) claim(ctx context.Context, c *call) (got claimed) {
+	got.begun = c.begun
 	stop, open := g.inside.Enter(c.under.under(g))
 	if !open {
-		return cohort.Hold{}, cohort.Waited{}, ErrClosed
+		got.err = ErrClosed
+		return got
 	}
-	g.heartbeat.touch(begun) //nolint:contextcheck // the name outlives the caller
+	g.heartbeat.touch(c.begun) //nolint:contextcheck // the name outlives the caller
 	taken := false
 	defer func() {
 		if !taken {
 			g.inside.Leave()
 		}
 	}()
-	var down error
-	if c.failOpen {
-		down = g.outage(ctx, c.lock.Key)
-	}
-	since, until := cmp.Or(c.since, begun), clock.Never
-	if c.wait <= clock.Forever {
-		until = since.Add(c.wait)
-	}
-	got, w, err := g.cohorts.Acquire(ctx, &cohort.Request{
+	r := cohort.Request{
 		Label:   retry.Label(c.lock),
-		Claim:   guardstore.Claim{Key: c.lock.Key, TTL: c.ttl, Limit: c.limit, Metadata: c.metadata, Once: c.once.record()},
-		MinHold: c.minHold, Waits: c.wait > 0, Until: until, Down: down,
+		Claim:   guardstore.Claim{Key: c.lock.Key, TTL: c.ttl, Limit: c.limit, Metadata: c.metadata},
+		MinHold: c.minHold, Waits: c.wait > 0, Until: clock.Never,
 		Alone: c.alone || c.maxHold > 0 && c.limit == guardstore.Unlimited,
-	}, begun, stop)
-	if taken = err == nil; !taken {
-		err = c.failure(ctx, since, w, err)
 	}
-	return got, w, err
+	if c.once != nil {
+		r.Claim.Once = &c.once.Once
+	}
+	if c.failOpen {
+		r.Down = g.outage(ctx, c.lock.Key)
+	}
+	since := cmp.Or(c.since, c.begun)
+	if c.wait <= clock.Forever {
+		r.Until = since.Add(c.wait)
+	}
+	got.hold, got.waited, got.err = g.cohorts.Acquire(ctx, &r, c.begun, stop)
+	if taken = got.err == nil; !taken {
+		got.err = c.failure(ctx, since, got.waited, got.err)
+	}
+	return got
 }
 
-// failure returns the caller's error for an error of its cohort.
+// failure returns the caller's error for an error of its cohort. It is nil if Once kept the result.
 func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited, err error) error {
 	var failure *retry.Error
 	var recorded *cohort.RecordedError
@@ -348,13 +357,15 @@ func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyErro
 	return e
 }
 
-func waitOutcome(err error) string {
-	if err == nil {
-		return OutcomeAcquired
-	}
+// outcome is that of a wait which ended with err.
+func (c *call) outcome(err error) string {
 	var busy *BusyError
 	switch {
-	case errors.Is(err, errReplayed), errors.As(err, new(*OnceError)):
+	case c.replayed():
+		return OutcomeRecorded
+	case err == nil:
+		return OutcomeAcquired
+	case errors.As(err, new(*OnceError)):
 		return OutcomeRecorded
 	case errors.Is(err, ErrClosed):
 		return OutcomeClosed

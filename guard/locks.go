@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
@@ -97,7 +98,7 @@ func (g *Guard) prepareAll(ctx context.Context, keys []KeyFunc, opts []LockOptio
 	if sorted, err = s.resolveKeys(ctx, keys); err != nil {
 		return call{}, nil, err
 	}
-	claims := func(lock Lock) bool { return g.inChain(ctx, lock.Key) == nil }
+	claims := func(lock Lock) bool { return leaseIn(ctx).inChain(g, lock.Key) == nil }
 	if s.metadataOf != nil && slices.ContainsFunc(sorted, claims) {
 		if s.metadata, err = s.callMetadata(ctx); err != nil {
 			return call{}, nil, err
@@ -121,7 +122,7 @@ func (s settings) resolveKeys(ctx context.Context, keys []KeyFunc) ([]Lock, erro
 		if err != nil {
 			return nil, err
 		}
-		sorted[i] = Lock{Name: s.nameFor(fn), Key: key, Limit: s.limit} //nolint:contextcheck // no key is asked for
+		sorted[i] = Lock{Name: cmp.Or(s.name, formats.Name(formatOf(fn))), Key: key, Limit: s.limit} //nolint:contextcheck // no key is asked for
 	}
 	slices.SortStableFunc(sorted, func(a, b Lock) int { return cmp.Compare(a.Key, b.Key) })
 	sorted = slices.CompactFunc(sorted, func(a, b Lock) bool { return a.Key == b.Key })
@@ -138,7 +139,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) ([]*Lease
 	var taken []*Lease
 	var order, others []Lock // those that ctx holds come first
 	for _, lock := range sorted {
-		if g.inChain(ctx, lock.Key) != nil {
+		if leaseIn(ctx).inChain(g, lock.Key) != nil {
 			order = append(order, lock)
 		} else {
 			others = append(others, lock)
@@ -183,32 +184,19 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) ([]*Lease
 	return taken, nil
 }
 
-// claimed is the result of one claim of several.
-type claimed struct {
-	begun  clock.Instant
-	hold   cohort.Hold
-	waited cohort.Waited
-	err    error
-}
-
 // claimFree asks for several keys at the same time, and waits for none of them: on one Redis,
 // keys that are free cost the time of one. It returns what came of the keys up to the first that it
 // did not get: of that key, too, unless it is busy and the call waits for it. Keys after it are
 // released before it returns: a caller that waits for a key holds none that comes later in the order.
 func (g *Guard) claimFree(ctx context.Context, c call, locks []Lock) []claimed {
-	begun := clock.Now()
-	if g.checkSide(begun) != nil {
-		return nil // acquire says so
-	}
 	waits := c.wait > 0
-	c.wait, c.outer = 0, leaseIn(ctx)
+	c.wait, c.begun = 0, clock.Now()
 	got := make([]claimed, len(locks))
 	var claims sync.WaitGroup
 	claim := func(i int) {
 		one := c
 		one.lock = locks[i]
-		got[i].begun = begun
-		got[i].hold, got[i].waited, got[i].err = g.claim(ctx, &one, begun)
+		got[i] = g.claim(ctx, &one)
 	}
 	for i := range locks[1:] {
 		claims.Go(func() { claim(i + 1) })
@@ -241,4 +229,64 @@ func (g *Guard) releaseFrom(ctx context.Context, got []claimed, from int) {
 func (g *Guard) releaseUnused(ctx context.Context, h cohort.Hold) {
 	defer g.inside.Leave()
 	_, _ = h.Release(context.WithoutCancel(ctx), afterWork)
+}
+
+// endAllAfter ends the leases that this call took, all at the same time, d from now.
+func endAllAfter(taken []*Lease, d time.Duration) {
+	until := clock.Now().Add(min(d, clock.Forever))
+	for _, l := range taken {
+		if l == &l.hold.root { // the others were re-entered
+			l.hold.EndAt(until)
+		}
+	}
+}
+
+// releasePatience is for how long the releases of one call are sent one after another. A release that is not
+// answered by then does not delay the others. To one Redis all are sent at once.
+const releasePatience = 50 * time.Millisecond
+
+// endWork ends the leases of work that is done, the last one first, and returns the loss of each, as
+// Lease.endWork does.
+func endWork(ctx context.Context, taken []*Lease, async bool) []*LostError {
+	if !async {
+		endAll(ctx, taken, afterWork)
+	}
+	lost := make([]*LostError, len(taken))
+	for i, l := range slices.Backward(taken) {
+		lost[i] = l.endWork(ctx, async)
+	}
+	return lost
+}
+
+// endAll ends leases, the last one first, and waits for that. For a lease that another call has begun to
+// end, it does not wait: Lease.Release and Lease.endWork do.
+func endAll(ctx context.Context, taken []*Lease, p cohort.Patience) {
+	if len(taken) == 0 {
+		return
+	}
+	defer endEach(ctx, taken, p)
+	g, last := taken[0].hold.g, len(taken)-1
+	patience := releasePatience
+	if g.oneRedis {
+		patience = 0
+	}
+	g.tasks.InTurn(len(taken), patience, func(i int) { taken[last-i].end(ctx, p) })
+}
+
+// endEach ends the leases that an Observer's panic left.
+func endEach(ctx context.Context, taken []*Lease, p cohort.Patience) {
+	if last := len(taken) - 1; last >= 0 {
+		defer endEach(ctx, taken[:last], p)
+		taken[last].end(ctx, p)
+	}
+}
+
+// endUnused releases leases under which no work has run, without their MinHold.
+func endUnused(ctx context.Context, taken []*Lease) {
+	for _, l := range taken {
+		if l == &l.hold.root {
+			l.hold.Unused()
+		}
+	}
+	endAll(ctx, taken, afterWork)
 }

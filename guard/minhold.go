@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -50,14 +49,4 @@ func (s *settings) checkHold() error {
 		return &OptionError{"MinHold", "does not go with Limit or Shared: it keeps the whole key"}
 	}
 	return nil
-}
-
-// endUnused releases leases under which no work has run, without their MinHold.
-func endUnused(ctx context.Context, taken []*Lease) {
-	for _, l := range taken {
-		if l == &l.hold.root {
-			l.hold.Unused()
-		}
-	}
-	endAll(ctx, taken, afterWork)
 }

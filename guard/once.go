@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 // Once runs fn once for a key, and gives its result to each caller that asks again until keep has
@@ -72,39 +73,39 @@ func Once[T any](ctx context.Context, g *Guard, key KeyFunc, keep time.Duration,
 		}
 		return o.run(ctx, work, func() ([]byte, error) { return encodeResult(&o, v) })
 	}, o.lock...)
-	if errors.Is(err, errReplayed) {
-		return v, true, nil
-	}
-	return v, false, err
+	return v, o.replayed, err
 }
 
-// checkOnce returns why a call cannot have a record, or nil.
-func (g *Guard) checkOnce(c *call) error {
-	_, recorder := g.store.(guardstore.Recorder)
-	if err := c.checkOnce(); err != nil {
+// run runs the work of Once under its hold, and notes what the release is to write: nothing if it is not known how the
+// work ended. Once it has succeeded, a panic of encode, or of an observer, does not make its outcome unknown.
+func (o *once) run(ctx context.Context, work func(ctx context.Context) error, encode func() ([]byte, error)) error {
+	h := o.hold
+	outcome := &guardstore.Outcome{Once: o.Once, Holder: h.Metadata}
+	if ctx.Err() != nil { // the work does not begin
+		h.Outcome = outcome
+		return ended(ctx)
+	}
+	err := work(ctx)
+	if err != nil {
+		if ctx.Err() == nil || errors.Is(err, guardhook.ErrNotBegun) { // else it may have had its effect
+			h.Outcome = outcome
+		}
 		return err
 	}
-	switch {
-	case !recorder:
-		return &OptionError{"Once", "needs one Redis, Sentinel or Cluster: this Guard's store keeps no records, as a quorum"}
-	case c.under.inChain(g, c.lock.Key) != nil:
-		return &OptionError{"key", "is locked by ctx already: Once needs a key of its own"}
+	h.Outcome = outcome
+	outcome.State = guardstore.RecordNotKept
+	result, err := encode()
+	if err == nil && len(result) > o.max {
+		err = fmt.Errorf("it has %d bytes, MaxResult is %d", len(result), o.max)
 	}
-	return nil
-}
-
-// checkOnce refuses options that give several callers the lock, or none of them where Redis does not answer.
-func (s *settings) checkOnce() error {
-	if s.failOpen && s.once.AtMostOnce {
-		return &OptionError{"FailOpen", "does not go with AtMostOnce: without Redis, it is not known whether the work ran before"}
-	}
-	switch s.limit {
-	case guardstore.Exclusive:
+	if err != nil {
+		h.event(Event{Kind: EventNotKept, Op: "release", Err: &OnceError{
+			Name: h.Label.Name, Key: h.Label.Key, Fence: h.Fence, Err: fmt.Errorf("%w: %w", ErrNotKept, err),
+		}})
 		return nil
-	case guardstore.Unlimited:
-		return &OptionError{"Shared", "does not go with Once: one call runs, the others get its result"}
 	}
-	return &OptionError{"Limit", "does not go with Once: one call runs, the others get its result"}
+	outcome.State, outcome.Result = guardstore.RecordDone, result
+	return nil
 }
 
 // Interrupted says, under Once, that an earlier call of the key began and never finished: it crashed, or
@@ -155,17 +156,18 @@ func (g *Guard) Forget(ctx context.Context, key KeyFunc) (bool, error) {
 	return deleted.Reply == guardstore.ForgetDone || deleted.InDoubt, nil // an attempt that was not answered may have done it
 }
 
-// errReplayed ends a call whose result was kept, and is decoded.
-var errReplayed = errors.New("guard: the result was kept")
+// replayed returns whether Once kept the result of an earlier call, and has decoded it: there is nothing to run.
+func (c *call) replayed() bool { return c.once != nil && c.once.replayed }
 
-// recorded is the error of a call whose key has a record.
+// recorded is the answer to a call whose key has a record: nil if the result was kept, see replayed.
 func (c *call) recorded(r *guardstore.Record) error {
 	e := &OnceError{Name: c.lock.Name, Key: c.lock.Key, Fence: r.Fence, Err: ErrNotKept}
 	switch r.State {
 	case guardstore.RecordDone:
 		err := c.once.decode(r.Result)
 		if err == nil {
-			return errReplayed
+			c.once.replayed = true
+			return nil
 		}
 		e.Err = fmt.Errorf("%w: decode it: %w", ErrNotKept, err)
 	case guardstore.RecordOtherInput:
@@ -179,11 +181,11 @@ func (c *call) recorded(r *guardstore.Record) error {
 }
 
 // observeRecord notifies observers why a call of Once did not run.
-func (g *Guard) observeRecord(ctx context.Context, l Lock, err error) {
+func (g *Guard) observeRecord(ctx context.Context, c *call, err error) {
 	kind := EventNotKept
 	switch {
-	case errors.Is(err, errReplayed):
-		kind, err = EventReplayed, nil
+	case c.replayed():
+		kind = EventReplayed
 	case errors.Is(err, ErrOtherInput):
 		kind = EventOtherInput
 	case errors.Is(err, ErrUnknownOutcome):
@@ -191,5 +193,5 @@ func (g *Guard) observeRecord(ctx context.Context, l Lock, err error) {
 	case !errors.Is(err, ErrNotKept):
 		return
 	}
-	g.observers.Event(ctx, l, Event{Kind: kind, Op: "acquire", Err: err})
+	g.observers.Event(ctx, c.lock, Event{Kind: kind, Op: "acquire", Err: err})
 }

@@ -22,12 +22,13 @@ const (
 // OnceOption configures one call of Once. Every LockOption is one. A nil OnceOption is ignored.
 type OnceOption interface{ applyOnce(*once) error }
 
-// once are the settings of one call of Once, and its hold.
+// once are the settings of one call of Once, and how it went.
 type once struct {
 	guardstore.Once
 
-	hold   *hold                     // nil until the call has its lock; FailOpen may run its work without
-	decode func(result []byte) error // into what the call returns
+	hold     *hold                     // nil until the call has its lock; FailOpen may run its work without
+	decode   func(result []byte) error // into what the call returns
+	replayed bool                      // the result was kept, and is decoded
 
 	lock      []LockOption
 	detached  bool // the caller's context ends the wait only
@@ -52,14 +53,6 @@ func newOnce(keep time.Duration, opts []OnceOption) (once, error) {
 		}
 	}
 	return o, nil
-}
-
-// record is what a claim asks for; nil without Once.
-func (o *once) record() *guardstore.Once {
-	if o == nil {
-		return nil
-	}
-	return &o.Once
 }
 
 type onceOption func(*once) error

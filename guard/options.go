@@ -63,7 +63,7 @@ type settings struct {
 	asyncRelease bool
 	limit        guardstore.Limit
 	once         *once  // of Once, nil else
-	name         string // "" = none was given, see nameFor
+	name         string // "" = none was given, see formats
 	metadata     string
 	metadataOf   func(ctx context.Context) string // in place of metadata, until the call is made
 }
@@ -90,14 +90,6 @@ func newConfig(opts []Option) (config, error) {
 
 // with gives the settings of a call that was given opts.
 func (s settings) with(opts []LockOption) (settings, error) {
-	if len(opts) == 0 {
-		return s, nil
-	}
-	return s.apply(opts)
-}
-
-// apply is apart from with because an option has s put on the heap.
-func (s settings) apply(opts []LockOption) (settings, error) {
 	for _, opt := range opts {
 		if opt == nil {
 			continue
