@@ -183,11 +183,6 @@ several: FOR ?= 1m
 several: redis ### Take several keys at once in several processes, FOR a while, on each topology
 	REDLATCH_SEVERAL_FOR='$(FOR)' $(GO) test -race -count=1 -timeout 60m -v -run '^TestSeveral' ./guard
 
-.PHONY: look
-look: LOCKS ?= 100000
-look: redis ### List LOCKS locks among ten times as many keys, and print what that costs Redis
-	REDLATCH_MANY_LOCKS='$(LOCKS)' $(GO) test -count=1 -timeout 10m -v -run '^TestManyLocks_' ./guard/inspect
-
 .PHONY: mutants
 mutants: redis postgres mariadb ### Change the code of the packages that match ARGS, and print what no test notices
 	$(GO) run ./internal/mutants $(ARGS)

@@ -5,15 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/inspect"
 	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestBreak_FreesTheKeyAtOnce(t *testing.T) {
@@ -31,21 +28,6 @@ func TestBreak_FreesTheKeyAtOnce(t *testing.T) {
 	assert.GreaterOrEqual(t, r.get("k").LastFence, in.Fence())
 	in.finish(nil)
 	h.finish(guard.ErrRevoked)
-}
-
-// The second try would say that the hold was not there: it is gone by then.
-func TestBreak_IsNotSentAgain(t *testing.T) {
-	r := newEnv(t)
-	h := r.hold(r.guard(), "k", guard.TTL(time.Second)) // its renewal finds out
-	proxy := redistest.NewProxy(t, r.server.Addr())
-	through := r.with(inspect.New(proxy.Client(t, func(o *redis.Options) { o.MaxRetries = 3 })))
-	through.breaks("k", h.Fence()+1, false) // Redis knows the script now
-	fired := proxy.SwallowReply(redistest.Command("evalsha"), 1)
-	there, err := through.Break(t.Context(), "k", h.Fence())
-	require.ErrorIs(t, err, guard.ErrStore)
-	require.False(t, there)
-	<-fired
-	h.ends(guard.ErrLost)
 }
 
 // holds is a Redis with a hold on k, under an owner and a fence of the test.

@@ -12,25 +12,27 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
-// Order 42 hangs. Its hold is ended, and the next caller gets in when its work has returned.
-func ExampleInspector_Revoke() {
+// newServerAndGuard makes a Redis and a Guard on it.
+func newServerAndGuard() (*embedded.Server, *guard.Guard) {
 	server, err := embedded.Start()
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	defer server.Close()
-	rdb := server.Client()
-	defer rdb.Close()
-	g, err := guard.New(rdb)
+	g, err := guard.New(server.Client(), guard.Instance("web-1"))
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	defer g.Close()
+	return server, g
+}
 
-	err = g.WithLock(context.Background(), guard.Key("order:42"), func(ctx context.Context) error {
-		i := inspect.New(rdb)
+// Order 42 hangs. Its hold is ended, and the next caller gets in when its work has returned.
+func ExampleInspector_Revoke() {
+	server, g := newServerAndGuard()
+	defer server.Close()
+	defer g.Close()
+	i := inspect.New(server.Client())
+
+	err := g.WithLock(context.Background(), guard.Key("order:42"), func(ctx context.Context) error {
 		info, err := i.Get(ctx, "order:42")
 		if err != nil {
 			return err
@@ -44,19 +46,6 @@ func ExampleInspector_Revoke() {
 	// Output:
 	// true <nil>
 	// true
-}
-
-// newServerAndGuard makes a Redis and a Guard on it.
-func newServerAndGuard() (*embedded.Server, *guard.Guard) {
-	server, err := embedded.Start()
-	if err != nil {
-		panic(err)
-	}
-	g, err := guard.New(server.Client(), guard.Instance("web-1"))
-	if err != nil {
-		panic(err)
-	}
-	return server, g
 }
 
 // Who holds order 42?

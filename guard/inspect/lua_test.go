@@ -66,6 +66,7 @@ func TestLua_OneHoldOfSeveral(t *testing.T) {
 	require.NoError(t, rdb.HSet(t.Context(), lock, "c", "what?").Err())
 	says(int64(-1))(breaks(9))
 	says(int64(-1))(revokes(9))
+	assert.Equal(t, map[string]string{"b-2.1": "1 8 60000 - ", "@fence": "8", "c": "what?"}, rdb.HGetAll(t.Context(), lock).Val())
 }
 
 // What look replies.
@@ -88,17 +89,22 @@ func TestLua_Look(t *testing.T) {
 	require.NoError(t, rdb.ZAdd(t.Context(), lock+":queue", redis.Z{Score: 1, Member: "b-1"}, redis.Z{Score: 2, Member: "c-1"}, redis.Z{Score: 3, Member: "d-1"}).Err())
 	require.NoError(t, rdb.ZAdd(t.Context(), lock+":wake", redis.Z{Score: 4, Member: "e-1"}).Err())
 	require.NoError(t, rdb.HSet(t.Context(), lock+":seen", "b-1", 17, "c-1", 18, "e-1", 19).Err())
-	require.NoError(t, rdb.ZAdd(t.Context(), lock+":ended", redis.Z{Score: 1 << 52, Member: "@fence"}).Err())
+	require.NoError(t, rdb.ZAdd(t.Context(), lock+":ended", redis.Z{Score: 1e17, Member: "@fence"}).Err())
 	waiting := []any{"b-1", "1", "17", "c-1", "2", "18", "e-1", "4", ""}
 	hold := []any{"a-1", "1 7 60000 - "}
-	assert.Equal(t, []any{"hash", int64(-1), hold, "4503599627370496", int64(4), waiting, []any{"begun", "7", "a-1", "17", "me", int64(0), int64(-1), int64(1)}}, looks())
+	assert.Equal(t, []any{"hash", int64(-1), hold, "100000000000000000", int64(4), waiting, []any{"begun", "7", "a-1", "17", "me", int64(0), int64(-1), int64(1)}}, looks())
+	once := lock + ":once"
 	for text, record := range map[string][]any{
 		"1 done 7 0 a-1 - 17 2 meresult": {"done", "7", "a-1", "17", "me", int64(6), int64(-1), int64(0)},
 		"1 begun 7 0 b-1 - 17 0 ":        {"begun", "7", "b-1", "17", "", int64(0), int64(-1), int64(0)},
 		"1 begun 7 0 a-1 - 17 9 me":      {""},
 		"what?":                          {""},
 	} {
-		require.NoError(t, rdb.Set(t.Context(), lock+":once", text, 0).Err())
+		require.NoError(t, rdb.Set(t.Context(), once, text, 0).Err())
 		assert.Equal(t, record, looks()[6], text)
 	}
+	// A MinHold keeps the key: no work runs.
+	require.NoError(t, rdb.HSet(t.Context(), lock, "a-1", "0 7 60000 - ").Err())
+	require.NoError(t, rdb.Set(t.Context(), once, "1 begun 7 0 a-1 - 17 0 ", 0).Err())
+	assert.Equal(t, []any{"begun", "7", "a-1", "17", "", int64(0), int64(-1), int64(0)}, looks()[6])
 }

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"iter"
 	"net"
 	"strings"
 	"testing"
@@ -98,6 +99,20 @@ type endedWithoutSignal struct{ context.Context }
 
 func (endedWithoutSignal) Err() error { return context.Canceled }
 
+func TestAll_BadInput(t *testing.T) {
+	t.Parallel()
+	good := New(newScripted(t, says(nil)))
+	for name, all := range map[string]iter.Seq2[Info, error]{
+		"no client": New(nil).All(t.Context(), ""), "no ctx": good.All(nil, ""), "match": good.All(t.Context(), strings.Repeat("*", 513)), //nolint:staticcheck // bad input
+	} {
+		for info, err := range all {
+			assert.Empty(t, info, name)
+			require.ErrorIs(t, err, guard.ErrOption, name)
+			require.ErrorContains(t, err, name[strings.IndexByte(name, ' ')+1:])
+		}
+	}
+}
+
 // After an error that is not of one lock, or when the caller stops, there is no next server.
 func TestAll_EndsAtAnError(t *testing.T) {
 	t.Parallel()
@@ -106,32 +121,39 @@ func TestAll_EndsAtAnError(t *testing.T) {
 	whole, err := glob.New("")
 	require.NoError(t, err)
 	store := func(key string, err error) error { return &guard.StoreError{Op: "inspect", Key: key, Err: err} }
-	ended, cancel := context.WithCancel(t.Context())
-	endsDuringALook := func(cmd redis.Cmder) any {
-		if cmd.Name() != "scan" {
-			cancel()
-			<-block
+	var cancel context.CancelFunc
+	endsDuring := func(name string) func(cmd redis.Cmder) any {
+		return func(cmd redis.Cmder) any {
+			if cmd.Name() == name {
+				cancel()
+				<-block
+			}
+			return locks(nil, "a")(cmd)
 		}
-		return locks(nil, "a")(cmd)
 	}
 	for name, c := range map[string]struct {
-		ctx    context.Context
 		answer func(cmd redis.Cmder) any
 		most   int // that the caller takes
 		want   []shown
 	}{
-		"SCAN fails":          {t.Context(), says(errDown), 9, []shown{{err: store("", errDown)}}},
-		"a look fails":        {t.Context(), locks(map[string]any{"b": errDown}, "a", "b", "c"), 9, []shown{{"a", "web-1", nil}, {"b", "", store("b", errDown)}}},
-		"the caller stops":    {t.Context(), locks(nil, "a", "b"), 1, []shown{{"a", "web-1", nil}}},
-		"ended after SCAN":    {endedWithoutSignal{t.Context()}, locks(nil, "a"), 9, []shown{{err: store("", context.Canceled)}}},
-		"ended during a look": {ended, endsDuringALook, 9, []shown{{err: store("", context.Canceled)}}},
-		"to the end":          {t.Context(), locks(nil, "a"), 9, []shown{{"a", "web-1", nil}}},
+		"SCAN fails":          {says(errDown), 9, []shown{{err: store("", errDown)}}},
+		"a look fails":        {locks(map[string]any{"b": errDown}, "a", "b", "c"), 9, []shown{{"a", "web-1", nil}, {"b", "", store("b", errDown)}}},
+		"the caller stops":    {locks(nil, "a", "b"), 1, []shown{{"a", "web-1", nil}}},
+		"ended after SCAN":    {locks(nil, "a"), 9, []shown{{err: store("", context.Canceled)}}},
+		"ended during SCAN":   {endsDuring("scan"), 9, []shown{{err: store("", context.Canceled)}}},
+		"ended during a look": {endsDuring("evalsha_ro"), 9, []shown{{err: store("", context.Canceled)}}},
+		"to the end":          {locks(nil, "a"), 9, []shown{{"a", "web-1", nil}}},
 	} {
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		if cancel = end; name == "ended after SCAN" {
+			ctx = endedWithoutSignal{ctx}
+		}
 		client := newScripted(t, c.answer)
 		i := New(client)
 		var got []shown
 		s := scan{i: i, match: whole, names: i.newNames(), shown: make(map[string]struct{})}
-		next := s.node(c.ctx, client, func(info Info, err error) bool {
+		next := s.node(ctx, client, func(info Info, err error) bool {
 			got = append(got, newShown(info, err))
 			return len(got) < c.most
 		})

@@ -134,89 +134,78 @@ var stepsOf = map[string]func(i *Inspector, ctx context.Context, key string) (bo
 	"break":  func(i *Inspector, ctx context.Context, key string) (bool, error) { return i.Break(ctx, key, 7) },
 }
 
-func TestSteps_FailWithoutATrue(t *testing.T) {
+// An error has its key. Get names the key in its Info, too, and a step changed nothing.
+func TestCalls_Fail(t *testing.T) {
 	t.Parallel()
-	ended, cancel := context.WithCancel(t.Context())
+	ctx, long := t.Context(), strings.Repeat("k", guard.MaxKeyLength+1)
+	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	block := make(chan struct{})
 	defer close(block)
-	for op, step := range stepsOf {
-		for name, c := range map[string]struct {
-			ctx    context.Context
-			key    string
-			answer func(redis.Cmder) any
-			want   error
-		}{
-			"no key":  {t.Context(), "", says(int64(1)), &guard.KeyError{Reason: "empty"}},
-			"down":    {t.Context(), "k", says(errDown), &guard.StoreError{Op: op, Key: "k", Err: errDown}},
-			"ended":   {ended, "k", func(redis.Cmder) any { <-block; return nil }, &guard.StoreError{Op: op, Key: "k", Err: context.Canceled}},
-			"no lock": {t.Context(), "k", says(redistest.ReplyError("WRONGTYPE")), &FormatError{Key: "k", Reason: "a Redis key of it is of another type", Err: redistest.ReplyError("WRONGTYPE")}},
-		} {
-			did, err := step(New(newScripted(t, c.answer)), c.ctx, c.key)
-			assert.Equal(t, c.want, err, "%s, %s", op, name)
+	on := func(answer func(redis.Cmder) any) *Inspector { return New(newScripted(t, answer), nil) }
+	good := on(says(int64(1)))
+	const wrongType = redistest.ReplyError("WRONGTYPE")
+	for name, c := range map[string]struct {
+		i    *Inspector
+		ctx  context.Context
+		key  string
+		want error // a StoreError has no Op yet
+	}{
+		"no Inspector":   {nil, ctx, "k", notMade},
+		"zero Inspector": {new(Inspector), ctx, "k", notMade},
+		"no client":      {New(nil), ctx, "k", noClient},
+		"no ctx":         {good, nil, "k", &guard.OptionError{Option: "ctx", Reason: "is nil"}},
+		"no key":         {good, ctx, "", &guard.KeyError{Reason: "empty"}},
+		"not UTF-8":      {good, ctx, "\xff", &guard.KeyError{Key: "\xff", Reason: "not UTF-8"}},
+		"a long key":     {good, ctx, long, &guard.KeyError{Key: long, Reason: fmt.Sprintf("513 bytes, the longest is %d", guard.MaxKeyLength)}},
+		"down":           {on(says(errDown)), ctx, "k", &guard.StoreError{Key: "k", Err: errDown}},
+		"ended":          {on(func(redis.Cmder) any { <-block; return nil }), ended, "k", &guard.StoreError{Key: "k", Err: context.Canceled}},
+		"no lock":        {on(says(wrongType)), ctx, "k", &FormatError{Key: "k", Reason: "a Redis key of it is of another type", Err: wrongType}},
+	} {
+		in := func(op string) error {
+			if store := (*guard.StoreError)(nil); errors.As(c.want, &store) {
+				return &guard.StoreError{Op: op, Key: store.Key, Err: store.Err}
+			}
+			return c.want
+		}
+		for op, step := range stepsOf {
+			did, err := step(c.i, c.ctx, c.key)
+			assert.Equal(t, in(op), err, "%s, %s", op, name)
 			assert.False(t, did, "%s, %s", op, name)
 		}
-		did, err := step(New(nil), t.Context(), "k")
-		require.ErrorIs(t, err, guard.ErrOption)
-		assert.False(t, did)
+		info, err := c.i.Get(c.ctx, c.key)
+		assert.Equal(t, in("inspect"), err, name)
+		assert.Equal(t, Info{Key: c.key}, info, name)
 	}
 }
 
 func TestForget_SaysWhatBecameOfTheRecord(t *testing.T) {
 	t.Parallel()
+	record := []any{"begun", "7"}
+	unexpected := func(reply any) error {
+		return &FormatError{Key: "k", Reason: fmt.Sprintf("unexpected reply of type %T", reply)}
+	}
 	for _, c := range []struct {
-		reply any
-		want  bool
-		err   error
+		seen, reply any // which record is there, and what became of it
+		want        bool
+		err         error
 	}{
-		{int64(0), false, nil},
-		{int64(1), true, nil},
-		{int64(2), false, ErrInProgress},
-		{"x", false, &FormatError{Key: "k", Reason: "unexpected reply of type string"}},
+		{record, int64(0), false, nil},
+		{record, int64(1), true, nil},
+		{record, int64(2), false, ErrInProgress},
+		{record, "x", false, unexpected("x")},
+		{int64(0), nil, false, nil},
+		{[]any{"begun"}, nil, false, unexpected(record)},
+		{"x", nil, false, unexpected("x")},
 	} {
 		did, err := New(newScripted(t, func(cmd redis.Cmder) any {
-			if len(cmd.Args()) == 5 { // which record is there?
-				return []any{"begun", "7"}
+			if len(cmd.Args()) == 5 {
+				return c.seen
 			}
-			assert.Equal(t, []any{"begun", "7"}, cmd.Args()[5:])
+			assert.Equal(t, record, cmd.Args()[5:])
 			return c.reply
 		})).Forget(t.Context(), "k")
 		assert.Equal(t, c.err, err)
 		assert.Equal(t, c.want, did)
-	}
-	for _, c := range []struct {
-		seen any
-		err  error
-	}{
-		{int64(0), nil},
-		{[]any{"begun"}, &FormatError{Key: "k", Reason: "unexpected reply of type []interface {}"}},
-		{"x", &FormatError{Key: "k", Reason: "unexpected reply of type string"}},
-	} {
-		did, err := New(newScripted(t, says(c.seen))).Forget(t.Context(), "k")
-		assert.Equal(t, c.err, err)
-		assert.False(t, did)
-	}
-}
-
-func TestGet_NamesTheKeyInAnyCase(t *testing.T) {
-	t.Parallel()
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	block := make(chan struct{})
-	defer close(block)
-	hangs := newScripted(t, func(redis.Cmder) any { <-block; return nil })
-	long := strings.Repeat("k", guard.MaxKeyLength+1)
-	for key, c := range map[string]struct {
-		i   *Inspector
-		ctx context.Context
-	}{
-		"no client": {New(nil), t.Context()},
-		long:        {New(hangs), t.Context()},
-		"ended":     {New(hangs), ended},
-		"down":      {New(newScripted(t, says(errDown))), t.Context()},
-	} {
-		info, err := c.i.Get(c.ctx, key)
-		require.Error(t, err)
-		assert.Equal(t, Info{Key: key}, info)
 	}
 }

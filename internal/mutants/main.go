@@ -27,7 +27,7 @@ var (
 	seed     = flag.Uint64("seed", 1, "says which")
 	floor    = flag.Float64("floor", 97, "the least score of a package, in percent")
 	parallel = flag.Int("parallel", 2, "mutants at a time")
-	timeout  = flag.Duration("timeout", 3*time.Minute, "for one run of tests; a test that hangs for more than half of it notices, too")
+	timeout  = flag.Duration("timeout", 3*time.Minute, "for one run of tests without a mutant")
 	verbose  = flag.Bool("v", false, "print each mutant, and what the noticing test said")
 	chaos    = flag.Bool("chaos", false, "break the library as chaos.go says, and run package chaos on it")
 )

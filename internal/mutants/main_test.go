@@ -58,13 +58,20 @@ func TestMutants_OfScripts(t *testing.T) {
 	assert.ErrorContains(t, err, "no tests to run")
 }
 
+// A hang in a test is noticed, and a hang after the tests, where go test has no timeout.
 func TestMutants_HangIsNoticed(t *testing.T) {
 	t.Parallel()
-	by, _, err := hung("panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestA (1s)\n\t\tTestB/b (2m50s)\n", 3*time.Minute)
-	require.NoError(t, err)
-	assert.Equal(t, "TestB/b hangs", by)
-	_, _, err = hung("panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestA (1s)\n", 3*time.Minute)
-	require.ErrorContains(t, err, "longer than 3m0s")
+	for name, text := range map[string]string{
+		"in a test":       "func TestF(t *testing.T) {\n\tselect {\n\tcase <-t.Context().Done():\n\t}\n}\n",
+		"after the tests": "func TestMain(m *testing.M) {\n\tm.Run()\n\tfor {\n\t}\n}\n",
+	} {
+		tr := moduleOf(t, map[string]string{"m_test.go": "package m\n\nimport \"testing\"\n\n" + text})
+		path, err := tr.program(t.Context(), ".")
+		require.NoError(t, err)
+		by, _, err := tr.test(t.Context(), ".", path, nil, 100*time.Millisecond)
+		require.NoError(t, err, name)
+		assert.Equal(t, "timeout of .", by, name)
+	}
 }
 
 const root = "../.."

@@ -33,6 +33,7 @@ var (
 
 // near has the tests that know the rules of a folder of scripts before the tests of its package do.
 var near = map[string][]string{
+	"./guard/inspect/lua":             {"./guard/inspect -run ^TestLua_"},
 	"./guard/internal/redisstore/lua": {"./guard/internal/model -run ^TestReplay$", "./guard/internal/model/records -run ^TestReplay$"},
 }
 

@@ -73,12 +73,13 @@ var (
 	unbuilt  = regexp.MustCompile(`(?m)^.*(Error compiling script|compiling the script).*( near |syntax error).*$`) // an embedded Redis says so of any error
 )
 
-// test runs a test program of a package, and says which test failed: "" if none did.
+// test runs a test program of a package, and says which test failed: "" if none did. A program that takes longer than
+// limit hangs, which notices, too.
 func (t *tree) test(ctx context.Context, pkg, path string, args []string, limit time.Duration, env ...string) (by, said string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit+time.Minute)
+	limited, cancel := context.WithTimeout(ctx, limit+5*time.Second) // go test's own -timeout comes first, and says more
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, append([]string{"-test.count=1", "-test.failfast", fmt.Sprint("-test.timeout=", limit)}, args...)...)
-	cmd.Dir, cmd.Env = filepath.Join(t.root, pkg), append(os.Environ(), env...)
+	cmd := exec.CommandContext(limited, path, append([]string{"-test.count=1", "-test.failfast", fmt.Sprint("-test.timeout=", limit)}, args...)...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = filepath.Join(t.root, pkg), append(os.Environ(), env...), 5*time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	t.starting.Lock()
@@ -90,15 +91,18 @@ func (t *tree) test(ctx context.Context, pkg, path string, args []string, limit 
 	if err = cmd.Wait(); err == nil {
 		return "", out.String(), nil
 	}
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || ctx.Err() != nil {
+	said = out.String()
+	if ctx.Err() != nil {
+		return "", "", ctx.Err()
+	}
+	if limited.Err() != nil || strings.Contains(said, "panic: test timed out") {
+		return "timeout of " + pkg, said, nil
+	}
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
 		return "", "", fmt.Errorf("%s: %w", pkg, err)
 	}
-	said = out.String()
 	if text := unbuilt.FindString(said); text != "" && len(env) == 0 { // else it is a mutant of Go code
 		return "", said, fmt.Errorf("it is no script any more: %s\n%s", text, said)
-	}
-	if strings.Contains(said, "panic: test timed out") {
-		return hung(said, limit)
 	}
 	if names := failed.FindAllStringSubmatch(said, -1); names != nil {
 		by = names[0][1]
@@ -113,17 +117,4 @@ func (t *tree) test(ctx context.Context, pkg, path string, args []string, limit 
 		return text + " in " + pkg, said, nil
 	}
 	return "", said, fmt.Errorf("no test says that it failed:\n%s", said)
-}
-
-var running = regexp.MustCompile(`(?m)^\t+(Test\S+) \((\S+)\)$`)
-
-// hung says which test did not end. Where none took most of the time, all together took too long,
-// and nothing is known.
-func hung(said string, limit time.Duration) (by, out string, err error) {
-	for _, test := range running.FindAllStringSubmatch(said, -1) {
-		if took, err := time.ParseDuration(test[2]); err == nil && took > limit/2 {
-			return test[1] + " hangs", said, nil
-		}
-	}
-	return "", said, fmt.Errorf("the tests take longer than %v: give more by -timeout", limit)
 }

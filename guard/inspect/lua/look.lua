@@ -27,13 +27,13 @@ if life ~= -2 then
   -- The result may be long, and is not shown.
   local head = redis.call('GETRANGE', KEYS[6], 0, 4095)
   local front, state, fence, owner, at, length = string.match(head, '^(1 (%a+) (%d+) %d+ (%S+) %S+ (%d+) (%d+) )')
-  local size = front and redis.call('STRLEN', KEYS[6]) - #front - length or -1
-  if size < 0 then
+  local size = front and redis.call('STRLEN', KEYS[6]) - #front - length
+  if not size or size < 0 then
     record = {''}
   else
     local hold = kind == 'hash' and redis.call('HGET', KEYS[1], owner)
-    local works = state == 'begun' and hold and string.find(hold, '^[1-9]')
-    record = {state, fence, owner, at, string.sub(head, #front + 1, #front + length), size, life, works and 1 or 0}
+    local works = state == 'begun' and hold and string.find(hold, '^[1-9]') or 0 -- else 1, where it begins
+    record = {state, fence, owner, at, string.sub(head, #front + 1, #front + length), size, life, works}
   end
 end
 local high = redis.call('ZSCORE', KEYS[3], '@fence')
