@@ -160,15 +160,15 @@ func TestErrors_SayWhatFailed(t *testing.T) {
 }
 
 var (
-	noClient = &guard.OptionError{Option: "client", Reason: "is nil"}
-	notMade  = &guard.OptionError{Option: "Inspector", Reason: "was not made by New"}
+	errNoClient = &guard.OptionError{Option: "client", Reason: "is nil"}
+	errNotMade  = &guard.OptionError{Option: "Inspector", Reason: "was not made by New"}
 )
 
 func TestNew_KeepsTheFirstError(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
-	assert.Equal(t, noClient, New((*redis.Client)(nil), Prefix("shop"), Prefix("")).made())
+	assert.Equal(t, errNoClient, New((*redis.Client)(nil), Prefix("shop"), Prefix("")).made())
 	require.NoError(t, New(struct{ redis.UniversalClient }{client}).made(), "a client of the user's own")
 	require.EqualError(t, New(client, Prefix("a{b"), Prefix("shop")).made(), `guard: Prefix "a{b" must be UTF-8, not empty and without braces`)
 }

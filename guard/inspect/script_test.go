@@ -151,9 +151,9 @@ func TestCalls_Fail(t *testing.T) {
 		key  string
 		want error // a StoreError has no Op yet
 	}{
-		"no Inspector":   {nil, ctx, "k", notMade},
-		"zero Inspector": {new(Inspector), ctx, "k", notMade},
-		"no client":      {New(nil), ctx, "k", noClient},
+		"no Inspector":   {nil, ctx, "k", errNotMade},
+		"zero Inspector": {new(Inspector), ctx, "k", errNotMade},
+		"no client":      {New(nil), ctx, "k", errNoClient},
 		"no ctx":         {good, nil, "k", &guard.OptionError{Option: "ctx", Reason: "is nil"}},
 		"no key":         {good, ctx, "", &guard.KeyError{Reason: "empty"}},
 		"not UTF-8":      {good, ctx, "\xff", &guard.KeyError{Key: "\xff", Reason: "not UTF-8"}},

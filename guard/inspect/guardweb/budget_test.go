@@ -255,15 +255,6 @@ func TestList_OutageIsSeenBetweenTwoLists(t *testing.T) {
 		assert.Equal(t, begun, time.Now(), "one asks, and the others do not wait")
 		all.Wait()
 		assert.Equal(t, 5*time.Second, time.Since(begun))
-
-		s.getTook, s.asked = 0, nil
-		after(39 * time.Second)
-		assert.Len(t, s.asked, 1)
-		ended = ended.Add(500 * time.Millisecond)
-		l.answered = time.Time{}
-		after(39 * time.Second)
-		assert.Len(t, s.asked, 1, "the next list comes soon enough")
-		assert.Len(t, s.begun, 1)
 	})
 }
 

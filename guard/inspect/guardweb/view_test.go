@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -87,7 +88,11 @@ func TestView_RowsOfTheList(t *testing.T) {
 	h.mask = newMask()
 	v = h.viewList(search{sort: "key"}, f)
 	assert.True(t, v.Masked)
-	assert.Empty(t, v.Rows[0].Metadata)
+	assert.Equal(t, h.word("a") < h.word("b"), slices.IndexFunc(v.Rows, func(r row) bool { return r.Others == 1 }) <
+		slices.IndexFunc(v.Rows, func(r row) bool { return r.Long }), "rows are in the order of the words")
+	for _, r := range v.Rows {
+		assert.Empty(t, r.Metadata)
+	}
 }
 
 func TestView_OrdersOfTheList(t *testing.T) {
@@ -166,29 +171,22 @@ func TestView_Lock(t *testing.T) {
 	assert.Equal(t, "held", h.viewLock("k", inspect.Info{Holders: []inspect.Holder{{Depth: 0}, {Depth: 1}}}, View).State)
 }
 
-// The question measures by the clock of Redis, like other pages.
 func TestView_ConfirmUsesTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	h, now := newPage(t), time.Unix(1_800_000_000, 0)
 	info := inspect.Info{
-		Key: "k", Now: now, Holders: []inspect.Holder{{Instance: "web-1", Since: now.Add(-3 * time.Second), Fence: 12}},
-		Record: &inspect.Record{Instance: "web-2", State: inspect.RecordDone, Since: now.Add(-4 * time.Second), Fence: 11},
+		Now: now, Holders: []inspect.Holder{{Instance: "web-1", Since: now.Add(-3 * time.Second), Fence: 12}},
+		Record: &inspect.Record{Instance: "web-2", Since: now.Add(-4 * time.Second), Fence: 11},
 	}
-	want := viewConfirm{
-		page: h.page("break k", 0), Verb: "break", Key: "k", Link: "lock?key=k", Holder: "web-1", Since: ago(now, now.Add(-3*time.Second)), Fence: 12,
+	for verb, want := range map[string]lockHolder{
+		"break": {Holder: "web-1", Fence: 12, Since: ago(now, now.Add(-3*time.Second))}, "forget": {Holder: "web-2", Fence: 11, Since: ago(now, now.Add(-4*time.Second))},
+	} {
+		got, err := h.viewConfirm(verb, "k", info, want.Fence)
+		require.NoError(t, err)
+		assert.Equal(t, want, lockHolder{Holder: got.Holder, Fence: got.Fence, Since: got.Since})
 	}
-	got, err := h.viewConfirm("break", "k", info, 12)
-	require.NoError(t, err)
-	assert.Equal(t, want, got)
-	assert.Equal(t, "3s", got.Since.Text)
-	got, err = h.viewConfirm("forget", "k", info, 11)
-	require.NoError(t, err)
-	want.page, want.Verb, want.Holder, want.Since, want.Fence, want.State = h.page("forget k", 0), "forget", "web-2", ago(now, now.Add(-4*time.Second)), 11, "done"
-	assert.Equal(t, want, got)
-	_, err = h.viewConfirm("revoke", "k", info, 11)
+	_, err := h.viewConfirm("revoke", "k", info, 11)
 	require.ErrorIs(t, err, errGone)
-	_, err = h.viewConfirm("forget", "k", info, 12)
-	require.ErrorIs(t, err, errNoRecord)
 }
 
 func TestView_FailedTemplateIsAnError(t *testing.T) {
