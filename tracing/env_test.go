@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -32,6 +33,8 @@ type env struct {
 	meters  *sdkmetric.MeterProvider
 }
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func newEnv(opts ...tracing.Option) *env {
 	r := &env{spans: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
 	r.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
@@ -42,6 +45,15 @@ func newEnv(opts ...tracing.Option) *env {
 
 func (r *env) providers() []tracing.Option {
 	return []tracing.Option{tracing.WithTracerProvider(r.tracers), tracing.WithMeterProvider(r.meters)}
+}
+
+func nothing(context.Context) error { return nil }
+
+// observe makes the calls of a WithLock that finds its lock free.
+func observe(ctx context.Context, o guard.Observer, l guard.Lock) {
+	o.WaitEnd(o.WaitStart(ctx, l), l, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
+	hold := guard.Hold{Fence: 1, Depth: 1}
+	o.HoldEnd(o.HoldStart(ctx, l, hold), l, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
 }
 
 // caller begins the span of a caller of a lock.
@@ -164,23 +176,42 @@ func (r *env) points(t *testing.T) map[string][]point {
 	t.Helper()
 	out := map[string][]point{}
 	for _, m := range r.collect(t).Metrics {
-		switch data := m.Data.(type) {
-		case metricdata.Sum[int64]:
-			for _, p := range data.DataPoints {
-				if p.Value > 0 || !data.IsMonotonic {
-					out[m.Name] = append(out[m.Name], point{attributesOf(p.Attributes.ToSlice()), p.Value})
-				}
-			}
-		case metricdata.Gauge[float64]:
-		case metricdata.Histogram[float64]:
+		if data, ok := m.Data.(metricdata.Histogram[float64]); ok {
 			for _, p := range data.DataPoints {
 				out[m.Name] = append(out[m.Name], point{attributesOf(p.Attributes.ToSlice()), int64(p.Count)})
 			}
-		default:
-			t.Errorf("%s is a %T", m.Name, data)
+		}
+		if data, ok := m.Data.(metricdata.Sum[int64]); ok && !data.IsMonotonic {
+			out[m.Name] = sums(data)
+		}
+	}
+	for name, points := range r.counters(t) {
+		for _, p := range points {
+			if p.Value > 0 {
+				out[name] = append(out[name], p)
+			}
 		}
 	}
 	return out
+}
+
+// counters returns the data points of each counter.
+func (r *env) counters(t *testing.T) map[string][]point {
+	t.Helper()
+	out := map[string][]point{}
+	for _, m := range r.collect(t).Metrics {
+		if data, ok := m.Data.(metricdata.Sum[int64]); ok && data.IsMonotonic {
+			out[m.Name] = sums(data)
+		}
+	}
+	return out
+}
+
+func sums(data metricdata.Sum[int64]) (points []point) {
+	for _, p := range data.DataPoints {
+		points = append(points, point{attributesOf(p.Attributes.ToSlice()), p.Value})
+	}
+	return points
 }
 
 // one is the data points of a metric that has seen one thing.
@@ -188,20 +219,6 @@ func one(a attributes) []point { return []point{{a, 1}} }
 
 // none is a level that is back where it was.
 var none = []point{{attributes{"redlatch.lock.name": "order"}, 0}}
-
-// sum is what a histogram with one data point adds up to, in seconds.
-func (r *env) sum(t *testing.T, name string) float64 {
-	t.Helper()
-	for _, m := range r.collect(t).Metrics {
-		if m.Name == name {
-			points := m.Data.(metricdata.Histogram[float64]).DataPoints
-			require.Len(t, points, 1)
-			return points[0].Sum
-		}
-	}
-	t.Fatalf("no %s", name)
-	return 0
-}
 
 // metric returns those of the span's attributes that the metric has, too.
 func (s seen) metric() attributes {

@@ -89,6 +89,8 @@ func TestReentry_MakesNoSpan(t *testing.T) {
 			defer own.End()
 			return g.WithLock(ctx, order, func(ctx context.Context) error {
 				assert.Equal(t, point{attributes{"redlatch.lock.name": "order"}, 1}, r.points(t)["redlatch.lock.active"][0])
+				r.WaitStart(ctx, lock)
+				assert.Equal(t, none, r.points(t)["redlatch.lock.waiting"], "a re-entry does not wait")
 				return g.WithLock(ctx, order, nothing)
 			})
 		}))
@@ -98,50 +100,6 @@ func TestReentry_MakesNoSpan(t *testing.T) {
 		assert.Equal(t, onceReleased, points["redlatch.lock.hold.duration"])
 		assert.Equal(t, none, points["redlatch.lock.active"])
 		assert.Equal(t, none, points["redlatch.lock.waiting"])
-	})
-}
-
-// meter looks at the metrics when a caller begins to wait.
-type meter struct {
-	guard.NopObserver
-	look func()
-}
-
-func (m meter) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
-	m.look()
-	return ctx
-}
-
-func TestReentry_IsNotWaiting(t *testing.T) {
-	t.Parallel()
-	r := newEnv()
-	var waiting []int64
-	g := guardtest.NewMemoryGuard(t, guard.Observe(r), guard.Observe(meter{look: func() {
-		waiting = append(waiting, r.points(t)["redlatch.lock.waiting"][0].Value)
-	}}))
-	require.NoError(t, g.WithLock(t.Context(), order, func(ctx context.Context) error { return g.WithLock(ctx, order, nothing) }))
-	assert.Equal(t, []int64{1, 0}, waiting)
-}
-
-// The hold and its span end when the last handle is released.
-func TestReentry_LastHandleEndsTheHold(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		outer, err := g.Acquire(t.Context(), order)
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		inner, err := g.Acquire(outer.Context(), order)
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		require.NoError(t, outer.Release(t.Context()))
-		assert.Empty(t, r.named("hold order"))
-		time.Sleep(time.Second)
-		require.NoError(t, inner.Release(t.Context()))
-		hold := r.the(t, "hold order")
-		assert.Equal(t, 3*time.Second, hold.EndTime().Sub(hold.StartTime()))
-		points := r.points(t)
-		assert.Equal(t, onceReleased, points["redlatch.lock.hold.duration"])
-		assert.Equal(t, none, points["redlatch.lock.active"])
-		assert.InDelta(t, 3, r.sum(t, "redlatch.lock.hold.duration"), 1e-9)
 	})
 }
 

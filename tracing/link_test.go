@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -80,41 +79,6 @@ func TestLink_WaitedForAHoldOfThisProcess(t *testing.T) {
 			}, test.opts...)
 		})
 	}
-}
-
-// Each caller of a queue links to the one before it.
-func TestLink_LinksToTheLastHoldInTheWay(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
-		lease, err := g.Acquire(t.Context(), order)
-		require.NoError(t, err)
-		holds := []trace.SpanContext{trace.SpanContextFromContext(lease.Context())}
-		var mu sync.Mutex
-		var waits sync.WaitGroup
-		for range 5 {
-			waits.Go(func() {
-				ctx, caller := r.caller(t.Context())
-				defer caller.End()
-				assert.NoError(t, g.WithLock(ctx, order, func(ctx context.Context) error {
-					mu.Lock() // for the race detector: it knows no lock in a store
-					holds = append(holds, trace.SpanContextFromContext(ctx))
-					mu.Unlock()
-					time.Sleep(time.Second)
-					return nil
-				}))
-			})
-		}
-		synctest.Wait()
-		require.NoError(t, lease.Release(t.Context()))
-		waits.Wait()
-
-		waited := r.named("acquire order")
-		require.Len(t, waited, 6)
-		assert.Empty(t, waited[0].Links(), "the first found it free")
-		for i, wait := range waited[1:] {
-			require.Len(t, wait.Links(), 1)
-			assert.Equal(t, holds[i], wait.Links()[0].SpanContext)
-		}
-	})
 }
 
 // Two calls of the same caller wait for each other, but not for the caller.

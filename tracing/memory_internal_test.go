@@ -2,7 +2,6 @@ package tracing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -57,21 +56,4 @@ func TestMemory_ObstaclesOfManyAtATime(t *testing.T) {
 	}
 	callers.Wait()
 	assert.Empty(t, o.blockers.byKey)
-}
-
-// What an error is called, on spans and metrics.
-func TestErrorType(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		err  error
-		want string
-	}{
-		{nil, ""},
-		{fmt.Errorf("wrapped: %w", &guard.BusyError{}), "lock_busy"},
-		{fmt.Errorf("wrapped: %w", context.DeadlineExceeded), "deadline_exceeded"},
-		{fmt.Errorf("wrapped: %w", context.Canceled), "canceled"},
-		{errors.New("own"), "_OTHER"},
-	} {
-		assert.Equal(t, row.want, errorType(row.err), "%v", row.err)
-	}
 }
