@@ -16,34 +16,32 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestRun_EndsWithTheCodeOfItsCommand(t *testing.T) {
 	r := shared(t)
-	script := r.file()
+	script, lost := r.file(), r.file()
 	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o600))
-	for code, argv := range map[int][]string{
-		0: {"true"}, 7: {"sh", "-c", "exit 7"}, 137: {"sh", "-c", "kill -KILL $$"}, 126: {script}, 127: {"redlatch-has-no-such-program"},
+	require.NoError(t, os.WriteFile(lost, []byte("#!/nowhere/interpreter\n"), 0o700))
+	for _, c := range []struct {
+		code int
+		says string
+		argv []string
+	}{
+		{0, "", []string{"true"}},
+		{7, "", []string{"sh", "-c", "exit 7"}},
+		{137, "", []string{"sh", "-c", "kill -KILL $$"}},
+		{126, script, []string{script}},
+		{127, "redlatch-has-no-such-program", []string{"redlatch-has-no-such-program"}},
+		{127, "redlatch: ./missing: no such file or directory\n", []string{"./missing"}},
+		{127, "redlatch: " + lost + ": no such file or directory\n", []string{lost}},
 	} {
-		key := fmt.Sprint("code ", code)
-		got := r.do(code, append([]string{"run", key, "--"}, argv...)...)
-		if code == 126 || code == 127 {
-			assert.Contains(t, got.stderr, argv[0])
-		} else {
-			assert.Empty(t, got.stderr)
-		}
-		r.free(key)
-	}
-}
-
-func TestRun_MissingCommandIs127(t *testing.T) {
-	r := shared(t)
-	script := r.file()
-	require.NoError(t, os.WriteFile(script, []byte("#!/nowhere/interpreter\n"), 0o700))
-	for _, name := range []string{"./missing", script} {
-		assert.Equal(t, "redlatch: "+name+": no such file or directory\n", r.do(127, "run", "not there", "--", name).stderr)
-		r.free("not there")
+		got := r.do(c.code, append([]string{"run", "code", "--"}, c.argv...)...)
+		assert.Contains(t, got.stderr, c.says)
+		assert.Equal(t, c.says == "", got.stderr == "")
+		r.free("code")
 	}
 }
 
@@ -206,45 +204,19 @@ func (p *pipe) gone() {
 
 // The whole process group has ended before the key expires.
 func TestRun_LossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
-	for name, test := range map[string]struct {
-		script     string
-		begin, end func(*env, *redistest.Proxy)
-	}{
-		"silent":        {stubborn, func(_ *env, p *redistest.Proxy) { p.Freeze() }, nil},
-		"away":          {stubborn, func(_ *env, p *redistest.Proxy) { p.Cut() }, nil},
-		"left a child":  {leader, func(_ *env, p *redistest.Proxy) { p.Freeze() }, nil},
-		"Redis stopped": {stubborn, func(r *env, _ *redistest.Proxy) { _ = r.server.Pause() }, func(r *env, _ *redistest.Proxy) { _ = r.server.Resume() }},
-	} {
+	for name, script := range map[string]string{"stubborn": stubborn, "left a child": leader} {
 		t.Run(name, func(t *testing.T) {
 			r := own(t)
 			proxy, p := redistest.NewProxy(t, r.addr), newPipe(t)
-			c := r.at(proxy.Addr()).start("run", "--ttl", "6s", "k", "--", "sh", "-c", test.script, p.path)
+			c := r.at(proxy.Addr()).start("run", "--ttl", "6s", "k", "--", "sh", "-c", script, p.path)
 			p.works()
-			test.begin(r, proxy)
+			proxy.Freeze()
 			p.gone()
-			if test.end != nil {
-				test.end(r, proxy)
-			}
 			require.NoError(t, r.rdb.Exists(t.Context(), "redlatch:{k}").Err()) // so that Redis counts a key that expired; it may be released by now
 			assert.Contains(t, r.rdb.Info(t.Context(), "stats").Val(), "\nexpired_keys:0\r", "the key expired before the command was gone")
-			if got := c.ends(70); test.end == nil {
-				assert.Contains(t, got.stderr, "redlatch: the lock of k was lost and the command ended: Redis has not confirmed it for too long\n")
-			}
+			assert.Contains(t, c.ends(70).stderr, "redlatch: the lock of k was lost and the command ended: Redis has not confirmed it for too long\n")
 		})
 	}
-}
-
-// TERM comes first, while the command still has time to end.
-func TestRun_LossGivesTheCommandTimeToEnd(t *testing.T) {
-	r := own(t)
-	proxy, file := redistest.NewProxy(t, r.addr), r.file()
-	c := r.at(proxy.Addr()).start("run", "--ttl", "6s", "k", "--", "sh", "-c",
-		`trap 'sleep 0.3; echo done >>"$0"; exit 3' TERM; echo ready >>"$0"; while :; do sleep 0.02; done`, file)
-	r.awaits(file, 1)
-	proxy.Freeze()
-	r.awaits(file, 2)
-	assert.Positive(t, r.rdb.PTTL(t.Context(), "redlatch:{k}").Val(), "the key expired before the command was gone")
-	c.ends(70)
 }
 
 // Another caller can have the lock by then: the command has no time to end.
@@ -321,45 +293,16 @@ func TestRun_MaxHoldEndsTheCommand(t *testing.T) {
 	r.free("capped")
 }
 
-func TestRun_WithALimit(t *testing.T) {
+func TestRun_SharedAndLimit(t *testing.T) {
 	r := own(t)
-	file := r.file()
-	limited := []string{"run", "--limit", "2", "export", "--", "sh", "-c", untilFile, file}
-	var calls []*call
-	for n := range 2 {
-		calls = append(calls, r.start(limited...))
-		r.awaits(file, n+1)
+	r.holds("rates", guard.Shared())
+	r.holds("export", guard.Limit(2))
+	for args, code := range map[string]int{
+		"-n -s rates": 0, "-n --limit 2 rates": 0, "-n rates": 75, "-n --limit 1 rates": 75, "-n --limit 2 export": 0, "-n -s export": 0, "-n export": 75,
+	} {
+		r.do(code, append(append([]string{"run"}, strings.Fields(args)...), "--", "true")...)
 	}
-	for _, flags := range []string{"-n --limit 2", "-n", "-n -s"} {
-		r.do(75, append(append([]string{"run"}, strings.Fields(flags)...), "export", "--", "true")...)
-	}
-	calls = append(calls, r.start(limited...))
-	r.waits("export", 1)
-	r.touch(file + ".go")
-	for _, c := range calls {
-		c.ends(0)
-	}
-	r.free("export")
-}
-
-// Readers run next to readers, a writer runs alone.
-func TestRun_Shared(t *testing.T) {
-	r := own(t)
-	file := r.file()
-	var calls []*call
-	for n := range 3 {
-		calls = append(calls, r.start("run", "-s", "--name", "reader", "rates", "--", "sh", "-c", untilFile, file))
-		r.awaits(file, n+1)
-	}
-	assert.Equal(t, 3, strings.Count(r.do(0, "ls").stdout, "reader (shared)"))
-	calls = append(calls, r.start("run", "rates", "--", "sh", "-c", `echo writer >>"$0"`, file))
-	r.waits("rates", 1)
-	r.do(75, "run", "-w", "0.3", "-s", "rates", "--", "true") // a writer waits in front
-	r.touch(file + ".go")
-	for _, c := range calls {
-		c.ends(0)
-	}
-	assert.Equal(t, []string{"in", "in", "in", "out", "out", "out", "writer"}, lines(file))
+	assert.Contains(t, r.do(0, "ls").stdout, " (shared)\n")
 }
 
 func TestRunOnce_RunsOnce(t *testing.T) {
@@ -418,7 +361,10 @@ func TestRun_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 	for says, args := range map[string][]string{
 		"a command is missing": {}, `unknown command "walk"; see redlatch --help`: {"walk"}, "KEY is missing; see redlatch run --help": {"run", "-n"},
 		"COMMAND is missing": {"run", "k"}, "COMMAND is missing after KEY": {"run", "-n", "k", "--"}, "unknown flag: --all": {"run", "./report.sh", "--all"},
-		"COMMAND is missing after KEY;": {"run", "--", "k", "--"}, "invalid lock key": {"run", "", "--", "true"}, "--redis is empty": {"run", "--redis", "", "k", "--", "true"},
+		"COMMAND is missing after KEY;":     {"run", "--", "k", "--"},
+		"KEY is missing; see redlatch show": {"show"}, `unexpected argument "b" after KEY;`: {"show", "k", "b"}, `unexpected argument "b" after MATCH;`: {"ls", "a", "b"},
+		"invalid argument \"ten\"": {"revoke", "--fence", "ten", "k"}, `unexpected argument "x" after KEY;`: {"forget", "k", "x"},
+		`--prefix "" must be`: {"show", "--prefix", "", "k"}, "invalid lock key: ": {"revoke", ""}, "invalid lock key": {"run", "", "--", "true"}, "--redis is empty": {"run", "--redis", "", "k", "--", "true"},
 	} {
 		r.fails(64, says, args...)
 	}
@@ -495,8 +441,5 @@ func TestRun_BadPasswordFileIsRefused(t *testing.T) {
 		assert.Contains(t, got.stderr, says)
 		assert.NotContains(t, got.stderr, secret)
 	}
-	got := r.do(64, "ls", "--redis", "redis://:"+secret+"@127.0.0.1:1", "--redis-password-file", r.passwordFile("another"))
-	assert.Contains(t, got.stderr, "the URL has a password, too")
-	assert.NotContains(t, got.stderr, secret)
 	assert.Contains(t, r.do(0, "ls", "--help").stdout, "ps shows it to others")
 }

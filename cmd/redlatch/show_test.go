@@ -50,86 +50,54 @@ func decoded[T any](t *testing.T, text string) (v T) {
 	return v
 }
 
-func TestShow_ListAndShow(t *testing.T) {
+func TestShow_Free(t *testing.T) {
 	r := own(t)
 	assert.Equal(t, says{0, "nothing is held\n", ""}, r.do(0, "ls"))
 	assert.Equal(t, says{0, "no lock is held whose key matches order\n", ""}, r.do(0, "ls", "order"))
 	assert.Equal(t, says{0, "order:1 is free\nno process waits\n", ""}, r.do(0, "show", "order:1"))
+	assert.Equal(t, "redlatch: order:1 is free\n", r.do(1, "revoke", "order:1").stderr)
+}
 
-	first, second := r.holds("order:1", guard.Metadata("request 7")), r.holds("order:2", guard.Metadata("\x1b[2J"))
+// ls and show have each holder, and the waiting processes. revoke ends one holder.
+func TestShow_HoldersAndWaiting(t *testing.T) {
+	r := own(t)
+	first, second := r.holds("export", guard.Limit(2), guard.Metadata("first")), r.holds("export", guard.Limit(2), guard.Metadata("\x1b[2J"))
 	r.holds("user:1")
-	waiter := r.start("run", "order:1", "--", "true")
-	r.waits("order:1", 1)
-	list := rows(r.do(0, "ls", "order:*"))
+	third := r.start("run", "--limit", "2", "export", "--", "true")
+	r.waits("export", 1)
+	list := rows(r.do(0, "ls", "ex*"))
 	require.Len(t, list, 3)
 	assert.Regexp(t, `^KEY +HELD BY +FOR +LEFT +WAITING +FENCE +WHAT$`, list[0])
-	assert.Regexp(t, fmt.Sprintf(`^order:1 +\S+ +\S+s +\S+s +1 for \S+ +%d +request 7$`, first.Fence()), list[1])
-	assert.Regexp(t, fmt.Sprintf(`^order:2 +\S+ +\S+s +\S+s +0 +%d +"\\x1b\[2J"$`, second.Fence()), list[2])
-	assert.Len(t, rows(r.do(0, "ls", "--json")), 3)
-
-	got := r.do(0, "show", "order:1").stdout
-	for _, text := range []string{"order:1 is held by ", "request 7", "1 waiting", fmt.Sprint(first.Fence())} {
+	assert.Regexp(t, fmt.Sprintf(`^export +\S+ +\S+s +\S+s +1 for \S+ +%d +first \(limit 2\)$`, first.Fence()), list[1])
+	assert.Regexp(t, fmt.Sprintf(`^export .*%d +"\\x1b\[2J" \(limit 2\)$`, second.Fence()), list[2])
+	assert.Len(t, rows(r.do(0, "ls", "--json")), 2)
+	got := r.do(0, "show", "export").stdout
+	assert.Equal(t, 2, strings.Count(got, "export is held by "), got)
+	assert.Regexp(t, `(?m)^  1\. +\S+ +for \S+ \(limit 2\)$`, got)
+	for _, text := range []string{"first", "1 waiting", fmt.Sprint(first.Fence())} {
 		assert.Contains(t, got, text)
 	}
 	assert.NotContains(t, got, guardhook.Owner(first), "owners are secrets")
 	got = r.do(0, "show", "user:1").stdout
 	assert.Contains(t, got, "\nno other process waits\n", "Redis knows nothing of callers in the holder's process")
 	assert.NotContains(t, got, "no process waits")
-	lock := decoded[lockJSON](t, r.do(0, "show", "--json", "order:1").stdout)
-	require.Len(t, lock.Holders, 1)
-	assert.Equal(t, first.Fence(), lock.Holders[0].Fence)
-	assert.Equal(t, "request 7", lock.Holders[0].Metadata)
-	assert.InDelta(t, 30, lock.Holders[0].Left, 30)
-	assert.Len(t, lock.Waiting, 1)
-
-	require.NoError(t, first.Release(t.Context()))
-	waiter.ends(0)
-}
-
-// ls and show have each holder, and the waiting processes. revoke ends one holder.
-func TestShow_SeveralHolders(t *testing.T) {
-	r := own(t)
-	first, second := r.holds("export", guard.Limit(2), guard.Metadata("first")), r.holds("export", guard.Limit(2), guard.Metadata("second"))
-	third := r.start("run", "--limit", "2", "export", "--", "true")
-	r.waits("export", 1)
-	list := rows(r.do(0, "ls", "export"))
-	require.Len(t, list, 3)
-	assert.Regexp(t, fmt.Sprintf(`^export .* 1 for \S+ +%d +first \(limit 2\)$`, first.Fence()), list[1])
-	assert.Regexp(t, fmt.Sprintf(`^export .*%d +second \(limit 2\)$`, second.Fence()), list[2])
-	got := r.do(0, "show", "export").stdout
-	assert.Equal(t, 2, strings.Count(got, "export is held by "), got)
-	assert.Regexp(t, `(?m)^  1\. +\S+ +for \S+ \(limit 2\)$`, got)
-	lock := decoded[lockJSON](t, r.do(0, "ls", "--json").stdout)
+	lock := decoded[lockJSON](t, r.do(0, "show", "--json", "export").stdout)
 	require.Len(t, lock.Holders, 2)
-	for n, lease := range []*guard.Lease{first, second} {
-		assert.Equal(t, 2, lock.Holders[n].Limit)
-		assert.Equal(t, lease.Fence(), lock.Holders[n].Fence)
-	}
 	require.Len(t, lock.Waiting, 1)
-	assert.Equal(t, 2, lock.Waiting[0].Limit)
+	holder := lock.Holders[0]
+	assert.Equal(t, []any{first.Fence(), "first", 2, 2}, []any{holder.Fence, holder.Metadata, holder.Limit, lock.Waiting[0].Limit})
+	assert.InDelta(t, 30, holder.Left, 30)
 
-	r.fails(64, fmt.Sprintf("export has 2 holders: name one by --fence %d or %d;", first.Fence(), second.Fence()), "revoke", "export")
-	r.do(0, "revoke", "--fence", strconv.FormatUint(second.Fence(), 10), "export")
+	fence := strconv.FormatUint(second.Fence(), 10)
+	r.fails(64, fmt.Sprintf("export has 2 holders: name one by --fence %d or %s;", first.Fence(), fence), "revoke", "export")
+	r.fails(1, "no hold with the fence 7 any more: nothing was done", "revoke", "--fence", "7", "export")
+	revoked := r.do(0, "revoke", "--json", "--fence", fence, "export").stdout
+	assert.Contains(t, revoked, `"done":"revoke"`)
+	assert.Contains(t, revoked, `"fence":`+fence)
 	<-second.Context().Done()
 	require.ErrorIs(t, second.Release(t.Context()), guard.ErrRevoked)
 	third.ends(0)
 	require.NoError(t, first.Release(t.Context()))
-}
-
-// The command under a revoked lock ends, and the next caller gets the lock.
-func TestShow_Revoke(t *testing.T) {
-	r, p := shared(t), newPipe(t)
-	holder := r.start("run", "--ttl", "1s", "revoked", "--", "sh", "-c", stubborn, p.path)
-	p.works()
-	fence := strings.Fields(r.rdb.HVals(t.Context(), "redlatch:{revoked}").Val()[0])[1]
-	r.fails(1, "no hold with the fence 7 any more: nothing was done", "revoke", "--fence", "7", "revoked")
-	got := r.do(0, "revoke", "--json", "--fence", fence, "revoked").stdout
-	assert.Contains(t, got, `"done":"revoke"`)
-	assert.Contains(t, got, `"fence":`+fence)
-	holder.ends(70)
-	p.gone()
-	r.do(0, "run", "-w", "20", "revoked", "--", "true")
-	assert.Equal(t, "redlatch: revoked is free\n", r.do(1, "revoke", "revoked").stderr)
 }
 
 // The Redis user of an application may not read locks. Revoke and break work on its jobs all the same.
@@ -189,13 +157,6 @@ func TestShow_OtherValuesAreNoLocks(t *testing.T) {
 	assert.Equal(t, "b", r.rdb.HGet(t.Context(), "redlatch:{by hand}", "a").Val())
 }
 
-func TestShow_WithoutRedis(t *testing.T) {
-	r := nowhere(t)
-	for _, args := range []string{"ls", "show k", "revoke k", "break -y k", "forget -y k", "doctor"} {
-		r.fails(69, "refused", strings.Fields(args)...)
-	}
-}
-
 // A line that the terminal wraps is hard to read.
 func TestShow_ListFitsTheColumns(t *testing.T) {
 	r := own(t)
@@ -249,17 +210,6 @@ func TestShow_DoctorDistinguishesAWrongPasswordFromMissingRights(t *testing.T) {
 	}
 }
 
-func TestShow_RefusesWhatItDoesNotUnderstand(t *testing.T) {
-	r := nowhere(t)
-	for says, args := range map[string][]string{
-		"KEY is missing": {"show"}, `unexpected argument "b" after KEY;`: {"show", "k", "b"}, `unexpected argument "b" after MATCH;`: {"ls", "a", "b"},
-		"invalid argument \"ten\"": {"revoke", "--fence", "ten", "k"}, "invalid lock key": {"revoke", ""},
-		`unexpected argument "x" after KEY;`: {"forget", "k", "x"}, `--prefix "" must be`: {"show", "--prefix", "", "k"},
-	} {
-		r.fails(64, says, args...)
-	}
-}
-
 // unfinished writes the record of a process that crashed at its work under the fence 7.
 func (r *env) unfinished(key string) {
 	r.Helper()
@@ -268,34 +218,28 @@ func (r *env) unfinished(key string) {
 }
 
 // once runs work with a secret result.
-func (r *env) once(key string, work func(), opts ...guard.OnceOption) {
+func (r *env) once(key string, work func()) {
 	r.Helper()
 	g := r.guard(guard.Metadata("request 7"))
-	_, _, err := guard.Once(r.Context(), g, guard.Key(key), time.Hour, func(context.Context) (string, error) { work(); return "secret", nil }, opts...)
+	_, _, err := guard.Once(r.Context(), g, guard.Key(key), time.Hour, func(context.Context) (string, error) { work(); return "secret", nil })
 	require.NoError(r, err)
 }
 
-func nothing() {}
-
 func TestForget_ShowShowsTheRecord(t *testing.T) {
 	r := own(t)
-	r.once("done", nothing)
-	r.once("not kept", nothing, guard.MaxResult(1))
+	r.once("done", func() {})
 	r.unfinished("unfinished")
 	for key, text := range map[string]string{
 		"done":       `^done is free\nrecord: done \S+ ago by \S+\n  fence +\d+\n  left +(1h0m0s|59m\d+s)\n  result +8 bytes\n  what +request 7\n`,
-		"not kept":   `^not kept is free\nrecord: not kept \S+ ago by \S+\n  fence +\d+\n  left +\S+\n  what +request 7\n`,
-		"unfinished": `^unfinished is free\nrecord: unfinished \S+ ago by 01234567\n  fence +7\n`,
+		"unfinished": `^unfinished is free\nrecord: unfinished \S+ ago by 01234567\n  fence +7\n  left +\S+\n  what +request 7\n`,
 	} {
 		shown, written := r.do(0, "show", key).stdout, r.do(0, "show", "--json", key).stdout
 		assert.Regexp(t, text, shown)
 		assert.NotContains(t, shown+written, "secret")
 		record := decoded[lockJSON](t, written).Record
 		require.NotNil(t, record, key)
-		assert.Equal(t, inspect.RecordState(key), record.State)
-		assert.Equal(t, "request 7", record.Metadata)
+		assert.Equal(t, []any{inspect.RecordState(key), "request 7", map[bool]int{true: 8}[key == "done"]}, []any{record.State, record.Metadata, record.Size})
 		assert.InDelta(t, 3600, record.Left, patience.Seconds())
-		assert.Equal(t, map[bool]int{true: 8}[key == "done"], record.Size)
 	}
 	assert.NotContains(t, r.do(0, "show", "none").stdout, "record")
 	assert.NotContains(t, r.do(0, "show", "--json", "none").stdout, "record")
@@ -303,7 +247,7 @@ func TestForget_ShowShowsTheRecord(t *testing.T) {
 
 func TestForget_DeletesTheRecord(t *testing.T) {
 	r := own(t)
-	r.once("done", nothing)
+	r.once("done", func() {})
 	assert.Equal(t, "the record of done was deleted\n", r.do(0, "forget", "--yes", "done").stdout)
 	assert.Equal(t, "redlatch: done has no record\n", r.do(1, "forget", "--yes", "done").stderr)
 	r.unfinished("k")

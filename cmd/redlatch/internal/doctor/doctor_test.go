@@ -54,26 +54,6 @@ func TestDoctor_HealthyServerHasNoFinding(t *testing.T) {
 	assert.Zero(t, keys, "it writes nothing")
 }
 
-func TestDoctor_Memory(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := s.Client(t)
-	for _, test := range []struct {
-		policy, most string
-		level        doctor.Level
-	}{
-		{"allkeys-lru", "0", doctor.Warn},
-		{"volatile-ttl", "100mb", doctor.Bad},
-		{"noeviction", "100mb", doctor.OK},
-		{"noeviction", "1mb", doctor.Warn},
-	} {
-		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", test.policy).Err())
-		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", test.most).Err())
-		f := examine(t, client)["memory"]
-		assert.Equal(t, test.level, f.Level, "%+v", f)
-	}
-}
-
 // answers changes replies of a server.
 type answers struct {
 	info string // in place of the reply to INFO
@@ -101,41 +81,44 @@ func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func TestDoctor_Version(t *testing.T) {
+// A field that INFO lacks is a note, or no finding.
+func TestDoctor_ReadsInfoAndTime(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for info, level := range map[string]doctor.Level{
-		"redis_version:6.0.16\r\n":                             doctor.Bad,
-		"redis_version:5.0.9\r\n":                              doctor.Bad,
-		"redis_version:6.2.0\r\n":                              doctor.OK,
-		"redis_version:7.2.4\r\n":                              doctor.OK,
-		"redis_version:7.2.4\r\nvalkey_version:8.1.0\r\n":      doctor.OK,
-		"redis_version:unknown\r\nused_memory:1\r\nrole:x\r\n": doctor.Note,
+	const none doctor.Level = ""
+	for _, c := range []struct {
+		answers
+
+		check string
+		level doctor.Level
+		says  string
+	}{
+		{answers{info: "redis_version:6.0.16\r\n"}, "version", doctor.Bad, ""},
+		{answers{info: "redis_version:6.2.0\r\n"}, "version", doctor.OK, ""},
+		{answers{info: "redis_version:7.2.4\r\nvalkey_version:8.1.0\r\n"}, "version", doctor.OK, ""},
+		{answers{info: "redis_version:unknown\r\nused_memory:1\r\nrole:x\r\n"}, "version", doctor.Note, ""},
+		{answers{info: "redis_version:7.2.4\r\n"}, "memory", doctor.Note, "it does not tell its "},
+		{answers{info: "maxmemory_policy:allkeys-lru\r\nmaxmemory:0\r\n"}, "memory", doctor.Warn, "allkeys-lru"},
+		{answers{info: "maxmemory_policy:volatile-ttl\r\nmaxmemory:100\r\n"}, "memory", doctor.Bad, "volatile-ttl"},
+		{answers{info: "maxmemory_policy:noeviction\r\nmaxmemory:100\r\nused_memory:90\r\n"}, "memory", doctor.OK, ""},
+		{answers{info: "maxmemory_policy:noeviction\r\nmaxmemory:100\r\nused_memory:91\r\n"}, "memory", doctor.Warn, "91 of 100 bytes"},
+		{answers{info: "redis_version:7.2.4\r\n"}, "replication", doctor.Note, "it does not tell its "},
+		{answers{info: "redis_version:7.2.4\r\n"}, "mode", none, ""},
+		{answers{info: "redis_version:7.2.4\r\n"}, "persistence", none, ""},
+		{answers{info: "redis_version:7.2.4\r\n"}, "connections", none, ""},
+		{answers{info: "aof_enabled:1\r\n"}, "persistence", none, ""},
+		{answers{info: "connected_clients:7000\r\nmaxclients:10000\r\n"}, "connections", doctor.OK, "7000 of 10000 connections"},
+		{answers{info: "connected_clients:9000\r\nmaxclients:10000\r\n"}, "connections", doctor.Warn, "9000 of 10000 connections"},
+		{answers{info: "role:slave\r\n"}, "replication", doctor.Bad, ""},
+		{answers{lag: time.Minute}, "clock", doctor.Warn, ""},
+		{answers{lag: -time.Minute}, "clock", doctor.Warn, ""},
 	} {
 		client := s.Client(t)
-		client.AddHook(answers{info: info})
-		f := examine(t, client)["version"]
-		assert.Equal(t, level, f.Level, "%q %+v", info, f)
+		client.AddHook(c.answers)
+		f := examine(t, client)[c.check]
+		assert.Equal(t, c.level, f.Level, "%+v %+v", c, f)
+		assert.Contains(t, f.Says, c.says)
 	}
-}
-
-func TestDoctor_Clock(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, lag := range []time.Duration{time.Minute, -time.Minute} {
-		client := s.Client(t)
-		client.AddHook(answers{lag: lag})
-		f := examine(t, client)["clock"]
-		assert.Equal(t, doctor.Warn, f.Level, "%v %+v", lag, f)
-	}
-}
-
-func TestDoctor_AppendOnlyFileIsNoFinding(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := s.Client(t)
-	require.NoError(t, client.ConfigSet(t.Context(), "appendonly", "yes").Err())
-	assert.NotContains(t, examine(t, client), "persistence")
 }
 
 func TestDoctor_Replication(t *testing.T) {
@@ -151,43 +134,6 @@ func TestDoctor_Replication(t *testing.T) {
 	require.NoError(t, primary.ConfigSet(t.Context(), "min-replicas-to-write", "5").Err())
 	f = examine(t, primary)["replication"]
 	assert.Equal(t, doctor.Bad, f.Level, "%+v", f)
-}
-
-// A field that INFO lacks is a note, or no finding.
-func TestDoctor_MissingFieldsOfInfoAreNoFinding(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := s.Client(t)
-	client.AddHook(answers{info: "redis_version:7.2.4\r\nvalkey_version:9.1.0\r\n"})
-	by := examine(t, client)
-	for _, check := range []string{"memory", "replication"} {
-		assert.Equal(t, doctor.Note, by[check].Level, "%+v", by[check])
-		assert.Contains(t, by[check].Says, "it does not tell its ")
-	}
-	for _, check := range []string{"mode", "persistence", "connections"} {
-		assert.NotContains(t, by, check)
-	}
-}
-
-func TestDoctor_Connections(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for used, level := range map[string]doctor.Level{"7000": doctor.OK, "9000": doctor.Warn} {
-		client := s.Client(t)
-		client.AddHook(answers{info: "connected_clients:" + used + "\r\nmaxclients:10000\r\n"})
-		f := examine(t, client)["connections"]
-		assert.Equal(t, level, f.Level)
-		assert.Equal(t, used+" of 10000 connections", f.Says)
-	}
-}
-
-func TestDoctor_AReplica(t *testing.T) {
-	t.Parallel()
-	primary, replica := redistest.Start(t), redistest.Start(t)
-	client := replica.Client(t)
-	host, port := split(t, primary.Addr())
-	require.NoError(t, client.ReplicaOf(t.Context(), host, port).Err())
-	assert.Equal(t, doctor.Bad, examine(t, client)["replication"].Level)
 }
 
 func TestDoctor_MissingRightsAreFindings(t *testing.T) {
@@ -278,7 +224,7 @@ func TestDoctor_ACluster(t *testing.T) {
 func TestDoctor_UnreachableServerIsAnError(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
-	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	defer client.Close()
 	_, err := doctor.Examine(t.Context(), client, "redlatch")
 	require.ErrorContains(t, err, "refused")
 }

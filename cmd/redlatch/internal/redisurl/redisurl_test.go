@@ -94,37 +94,26 @@ func TestRedisURL_OtherURLsAreRefused(t *testing.T) {
 		"":                                                "host",
 		"localhost:6379":                                  "host",
 		"redis://":                                        "host",
-		"redis://?master_name=m":                          "host",
 		"http://u:hunter2@host":                           "scheme",
-		"redis+ring://u:hunter2@host":                     "scheme",
 		"redis+sentinel://u:hunter2@host":                 "master_name",
 		"redis://u:hunter2@host:port":                     "port",
 		"redis://u:hunter2@host/one":                      "database",
-		"redis://u:hunter2@host/1/2":                      "database",
 		"redis+cluster://u:hunter2@host/1":                "database 0",
 		"redis://u:hunter2@host?db=one":                   "the value of db",
 		"redis://h?dial_timeout=hunter2":                  "the value of dial_timeout",
 		"redis://u@host?db=1&fast=1":                      "parameter 2 of the query is not known",
 		"redis+cluster://u:hunter2@h?addr=":               "the value of addr",
 		"redis://host?read_timeout=1s&%zz=1":              "percent-encoded",
-		"redis://u:7351/hunter2@host":                     "percent-encoded",
-		"redis://u:7351?hunter2@host":                     "percent-encoded",
 		"redis://u:hunter2@host#1":                        "percent-encoded",
 		"redis://u:hunter2%zz@host":                       "percent-encoded",
 		"redis://u:hunter2\x00@host":                      "percent-encoded",
 		"unix://host/run/redis.sock":                      "unix:///",
-		"unix://":                                         "unix:///",
-		"unix+cluster:///run/redis.sock":                  "scheme",
 		"//host:6379":                                     "want a URL such as redis://host:6379",
-		"127.0.0.1:6379":                                  "want a URL such as redis://host:6379",
 		"u:hunter2@host:6379":                             "want a URL such as redis://host:6379",
-		"file:///run/redis.sock":                          "scheme",
 		"redis://:6379":                                   "host",
 		"unix:///run/redis.sock?db=one":                   "the value of db",
 		"redis+cluster://h?master_name=m":                 "parameter 1 of the query is not known",
-		"redis+sentinel://h?master_name=m&db=one":         "the value of db",
 		"redis://h?conn_max_idle_time=1s&idle_timeout=1s": "do not go together",
-		"redis+sentinel://h?password=a&b=1#c":             "percent-encoded",
 	} {
 		_, err := redisurl.Open(text, "")
 		require.ErrorContains(t, err, says, text)
@@ -132,10 +121,25 @@ func TestRedisURL_OtherURLsAreRefused(t *testing.T) {
 	}
 }
 
-// A password that was not encoded has characters with a meaning in URLs.
-func TestRedisURL_ErrorsHaveNoPieceOfThePassword(t *testing.T) {
-	t.Parallel()
-	for _, odd := range []string{"/", "//", "?", "#", "%", "%zz", "[", "]", ":", " ", "\\", "^", "|", "<", "\x00", "\n", "é", "/@", "?@", "#@", "?x=", "/?#", "&", "=", "+"} {
+// addresses returns the addresses to which a client would connect.
+func addresses(client redis.UniversalClient) string {
+	switch client := client.(type) {
+	case *redis.ClusterClient:
+		return fmt.Sprint(client.Options().Addrs)
+	case *redis.Client:
+		return client.Options().Addr
+	}
+	return ""
+}
+
+// A password that was not encoded has characters with a meaning in URLs. No error has a piece of the password.
+func FuzzNoErrorHasThePassword(f *testing.F) {
+	for _, odd := range []string{
+		"/", "//", "?", "#", "%", "%zz", "[", "]", ":", " ", "\\", "^", "|", "<", "\x00", "\n", "é", "/@", "?@", "#@", "@h?", "?x=", "/?#", "&", "=", "+",
+	} {
+		f.Add(odd)
+	}
+	f.Fuzz(func(t *testing.T, odd string) {
 		for _, form := range []string{
 			"redis://u:%s@host", "redis://:%s@host:6379/0", "redis://%s@host", "rediss://u:%s@host?skip_verify=true",
 			"unix://u:%s@/run/redis.sock", "redis+sentinel://u:%s@host?master_name=m", "redis+cluster://u:%s@host?addr=b:1",
@@ -154,32 +158,6 @@ func TestRedisURL_ErrorsHaveNoPieceOfThePassword(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// addresses returns the addresses to which a client would connect.
-func addresses(client redis.UniversalClient) string {
-	switch client := client.(type) {
-	case *redis.ClusterClient:
-		return fmt.Sprint(client.Options().Addrs)
-	case *redis.Client:
-		return client.Options().Addr
-	}
-	return ""
-}
-
-func FuzzNoErrorHasThePassword(f *testing.F) {
-	f.Add("u:", "/")
-	f.Add("", "@h?")
-	f.Fuzz(func(t *testing.T, before, odd string) {
-		client, err := redisurl.Open("redis://"+before+":hun73r"+odd+"s3cr37@host", "")
-		shown := fmt.Sprint(err)
-		if err == nil {
-			shown = addresses(client)
-			assert.NoError(t, client.Close())
-		}
-		assert.NotContains(t, shown, "hun73r")
-		assert.NotContains(t, shown, "s3cr37")
 	})
 }
 
@@ -202,24 +180,6 @@ func TestRedisURL_ThePasswordBesideTheURL(t *testing.T) {
 		require.ErrorContains(t, err, "password, too")
 		assert.NotContains(t, err.Error(), "hunter2")
 		assert.NotContains(t, err.Error(), "another")
-	}
-}
-
-// A plain port reads a TLS hello and waits for more.
-func TestRedisURL_TLSToAPlainPortEndsAndSaysTLS(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, text := range []string{
-		"rediss://" + s.Addr() + "?dial_timeout=200ms",
-		"rediss+cluster://" + s.Addr() + "?dial_timeout=200ms",
-	} {
-		client, err := redisurl.Open(text, "")
-		require.NoError(t, err)
-		err = client.Ping(t.Context()).Err()
-		require.ErrorContains(t, err, "TLS", text)
-		require.ErrorContains(t, err, "begins with redis, not rediss", text)
-		require.ErrorContains(t, err, s.Addr(), text)
-		assert.NoError(t, client.Close())
 	}
 }
 

@@ -60,6 +60,7 @@ func TestTLSDialer_ClosesWhatIsNoTLS(t *testing.T) {
 		_, err = tlsDialer(new(tls.Config), 200*time.Millisecond)(t.Context(), "tcp", addr)
 		require.ErrorContains(t, err, "no TLS with "+addr)
 		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "the URL begins with redis, not rediss")
 		require.NotErrorIs(t, <-left, os.ErrDeadlineExceeded, "the connection is left open")
 		require.NoError(t, listener.Close())
 
