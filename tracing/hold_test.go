@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -100,6 +101,28 @@ func TestReentry_MakesNoSpan(t *testing.T) {
 		assert.Equal(t, onceReleased, points["redlatch.lock.hold.duration"])
 		assert.Equal(t, none, points["redlatch.lock.active"])
 		assert.Equal(t, none, points["redlatch.lock.waiting"])
+	})
+}
+
+// The hold, its span and its duration end when the last handle is released.
+func TestReentry_LastHandleEndsTheHold(t *testing.T) {
+	bubble(t, func(t *testing.T, r *env, g *guard.Guard, _ *guardtest.Store) {
+		outer, err := g.Acquire(t.Context(), order)
+		require.NoError(t, err)
+		inner, err := g.Acquire(outer.Context(), order)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, outer.Release(t.Context()))
+		assert.Empty(t, r.named("hold order"))
+		time.Sleep(time.Second)
+		require.NoError(t, inner.Release(t.Context()))
+		hold := r.the(t, "hold order")
+		assert.Equal(t, 3*time.Second, hold.EndTime().Sub(hold.StartTime()))
+		for _, m := range r.collect(t).Metrics {
+			if m.Name == "redlatch.lock.hold.duration" {
+				assert.InDelta(t, 3, m.Data.(metricdata.Histogram[float64]).DataPoints[0].Sum, 1e-9)
+			}
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package tracing_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,11 +114,18 @@ func TestWait_EndWithoutTheLockHasItsOutcome(t *testing.T) {
 	}
 }
 
-func TestWait_ErrorOfNoTypeIsOther(t *testing.T) {
+func TestWait_ErrorHasItsType(t *testing.T) {
 	t.Parallel()
-	r := newEnv()
-	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeError, Err: errOwn})
-	assert.Equal(t, any("_OTHER"), attributesOf(r.the(t, "acquire order").Attributes())["error.type"])
+	for want, err := range map[any]error{
+		"lock_busy":         fmt.Errorf("wrapped: %w", &guard.BusyError{}),
+		"deadline_exceeded": fmt.Errorf("wrapped: %w", context.DeadlineExceeded),
+		"canceled":          fmt.Errorf("wrapped: %w", context.Canceled),
+		"_OTHER":            errOwn,
+	} {
+		r := newEnv()
+		r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeError, Err: err})
+		assert.Equal(t, want, attributesOf(r.the(t, "acquire order").Attributes())["error.type"])
+	}
 }
 
 // The tests below make the calls that a Guard makes, also those of rare moments.
@@ -145,6 +153,23 @@ func TestHold_ReportsMayOverlap(t *testing.T) {
 	points := r.points(t)
 	assert.Equal(t, one(attributes{"redlatch.lock.name": "order"}), points["redlatch.lock.handovers"])
 	assert.Equal(t, none, points["redlatch.lock.active"])
+}
+
+// A hold stays in the way, whatever other keys come and whichever callers give up.
+func TestLink_EachCallerLinksToTheHold(t *testing.T) {
+	t.Parallel()
+	r := newEnv()
+	hold, other := guard.Hold{Fence: 1, Depth: 1}, guard.Lock{Name: "other", Key: "other"}
+	holding := r.HoldStart(t.Context(), lock, hold)
+	r.WaitEnd(r.WaitStart(t.Context(), other), other, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
+	for range 2 {
+		r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeTimeout, Queued: true, Err: guard.ErrBusy})
+	}
+	r.HoldEnd(holding, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+	for _, wait := range r.named("acquire order") {
+		require.Len(t, wait.Links(), 1)
+		assert.Equal(t, trace.SpanContextFromContext(holding), wait.Links()[0].SpanContext)
+	}
 }
 
 // A hold that ended before a caller began to wait was not in the way.

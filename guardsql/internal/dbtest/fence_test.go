@@ -6,16 +6,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"modernc.org/sqlite"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guardsql"
@@ -112,25 +110,10 @@ func TestFence_KeysNeverAlias(t *testing.T) {
 func TestFence_ErrorsOfTheDatabaseStayAsTheyAre(t *testing.T) {
 	each(t, func(t *testing.T, d *db) {
 		_, later := twoHolders(t, newKey())
+		_, driver := d.Exec(d.q(`DELETE FROM missing WHERE lock_key = $1`), []byte("k"))
 		err := d.fence(later, guardsql.Table("missing"))
-		switch d.driver {
-		case "pgx":
-			var of *pgconn.PgError
-			require.ErrorAs(t, err, &of)
-			assert.Equal(t, "42P01", of.Code)
-		case "postgres":
-			var of *pq.Error
-			require.ErrorAs(t, err, &of)
-			assert.Equal(t, "42P01", string(of.Code))
-		case "mysql":
-			var of *mysql.MySQLError
-			require.ErrorAs(t, err, &of)
-			assert.Equal(t, uint16(1146), of.Number)
-		default:
-			var of *sqlite.Error
-			require.ErrorAs(t, err, &of)
-			assert.Contains(t, of.Error(), "no such table")
-		}
+		assert.Equal(t, reflect.TypeOf(driver), reflect.TypeOf(err))
+		require.ErrorContains(t, err, "missing")
 		ended, cancel := context.WithCancel(later)
 		cancel()
 		require.ErrorIs(t, d.fence(ended), context.Canceled)

@@ -3,6 +3,7 @@
 package dbtest
 
 import (
+	"database/sql"
 	"os"
 	"regexp"
 	"testing"
@@ -53,18 +54,14 @@ func TestGuide_OldRowsAreDeletedUnlessATransactionClaimsThem(t *testing.T) {
 			tx := d.begin(t)
 			require.NoError(t, guardsql.Fence(holder, tx, d.dialect))
 			deleted := make(chan error)
+			level := map[guardsql.Dialect]sql.IsolationLevel{guardsql.MySQL: sql.LevelReadCommitted}[d.dialect]
 			go func() {
-				conn, err := d.Conn(t.Context())
-				if err != nil {
-					deleted <- err
-					return
-				}
-				defer conn.Close()
-				if d.dialect == guardsql.MySQL {
-					_, err = conn.ExecContext(t.Context(), `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`)
+				by, err := d.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+				if err == nil {
+					_, err = by.ExecContext(t.Context(), deletions[d.dialect])
 				}
 				if err == nil {
-					_, err = conn.ExecContext(t.Context(), deletions[d.dialect])
+					err = by.Commit()
 				}
 				deleted <- err
 			}()

@@ -7,8 +7,10 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +25,15 @@ import (
 	"github.com/redlatch/redlatch/guardsql"
 	"github.com/redlatch/redlatch/internal/mariadbtest"
 	"github.com/redlatch/redlatch/internal/postgrestest"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
+
+func TestMain(m *testing.M) {
+	code := redistest.Run(m)
+	postgrestest.Stop()
+	mariadbtest.Stop()
+	os.Exit(code)
+}
 
 // setup is a database and a driver, with the options of the driver that change what it reports.
 type setup struct {
@@ -81,12 +91,7 @@ func (s setup) open(tb testing.TB) *db {
 	return &db{pool, s}
 }
 
-var creating = make(mutex, 1)
-
-type mutex chan struct{}
-
-func (m mutex) Lock()   { m <- struct{}{} }
-func (m mutex) Unlock() { <-m }
+var creating sync.Mutex
 
 // each runs a test on every setup.
 func each(t *testing.T, test func(t *testing.T, d *db)) {

@@ -97,34 +97,25 @@ func sellThrough(ctx context.Context, driver dialect.ExecQuerier, sku string) er
 func TestFencePGX_InATransactionOfPGX(t *testing.T) {
 	t.Parallel()
 	d := setups[0].open(t) // makes the table
-	conn, err := pgx.Connect(t.Context(), d.source(t))
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	key := newKey()
-	former, later := twoHolders(t, key)
-	fence := func(ctx context.Context, opts ...guardsql.Option) error {
-		return pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
-			if err := guardsql.FencePGX(ctx, tx, opts...); err != nil {
-				return err
-			}
-			return guardsql.FencePGX(ctx, tx, opts...) // twice is once
-		})
-	}
-	require.NoError(t, fence(former))
-	require.NoError(t, fence(later))
-	require.ErrorIs(t, fence(former), guardsql.ErrStale)
+	former, later := twoHolders(t, newKey())
 	require.NoError(t, d.fence(later), "both ways write one row")
-	require.Equal(t, guardsql.ErrNoLock, fence(t.Context()))
-	ended, cancel := context.WithCancel(later)
-	cancel()
-	require.ErrorIs(t, fence(ended), context.Canceled)
-
-	conn2, err := pgx.Connect(t.Context(), d.source(t)+" default_query_exec_mode=simple_protocol")
-	require.NoError(t, err)
-	defer func() { _ = conn2.Close(context.Background()) }()
-	tx, err := conn2.Begin(t.Context())
-	require.NoError(t, err)
-	require.ErrorIs(t, guardsql.FencePGX(former, tx), guardsql.ErrStale)
-	require.NoError(t, guardsql.FencePGX(later, tx))
-	require.NoError(t, tx.Rollback(t.Context()))
+	for _, mode := range []string{"", " default_query_exec_mode=simple_protocol"} {
+		conn, err := pgx.Connect(t.Context(), d.source(t)+mode)
+		require.NoError(t, err)
+		defer func() { _ = conn.Close(context.Background()) }()
+		fence := func(ctx context.Context) error {
+			return pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+				if err := guardsql.FencePGX(ctx, tx); err != nil {
+					return err
+				}
+				return guardsql.FencePGX(ctx, tx) // twice is once
+			})
+		}
+		require.ErrorIs(t, fence(former), guardsql.ErrStale)
+		require.NoError(t, fence(later))
+		require.Equal(t, guardsql.ErrNoLock, fence(t.Context()))
+		ended, cancel := context.WithCancel(later)
+		cancel()
+		require.ErrorIs(t, fence(ended), context.Canceled)
+	}
 }
