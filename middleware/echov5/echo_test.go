@@ -7,10 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/labstack/echo/v5"
-	"github.com/labstack/echo/v5/middleware"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -41,11 +39,10 @@ func lockOrders(t *testing.T) echo.MiddlewareFunc {
 
 func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 	t.Parallel()
-	rows := guardecho.Routes{}
+	e, rows := echo.New(), guardecho.Routes{}
 	for row, template := range adaptertest.EchoRows {
 		rows[row] = guardecho.Lock(template)
 	}
-	e := echo.New()
 	e.Use(guardecho.Annotate(guardtest.NewMemoryGuard(t), rows))
 	for _, route := range adaptertest.EchoRoutes {
 		method, path, _ := strings.Cut(route, " ")
@@ -53,7 +50,13 @@ func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 	}
 	e.Any("/any", showKey)
 	e.Group("/admin").POST("/orders/:id/pay", showKey)
+	e.RouteNotFound("/app/*", ok)
 	adaptertest.EchoRowsApply(t, e)
+
+	rows["POST /admin/orders/:id/pay"] = guardecho.Lock("order:{id}")
+	rows["PATCH /any"] = guardecho.Lock("any")
+	assert.EqualError(t, guardecho.Check(e, rows), adaptertest.EchoCheck)
+	assert.EqualError(t, guardecho.Check(nil, nil), "guardecho: Check: no Echo")
 }
 
 func TestAnnotate_RowForGETIsThatOfTheHEADThatItServes(t *testing.T) {
@@ -62,25 +65,6 @@ func TestAnnotate_RowForGETIsThatOfTheHEADThatItServes(t *testing.T) {
 	e.Use(guardecho.Annotate(guardtest.NewMemoryGuard(t), guardecho.Routes{"GET /list": guardecho.Lock("list")}))
 	e.GET("/list", held)
 	assert.Equal(t, http.StatusOK, statusOf(e, "HEAD /list"))
-}
-
-func TestCheck_NamesRowsThatLockNothing(t *testing.T) {
-	t.Parallel()
-	e := echo.New()
-	e.Group("/api").DELETE("/orders/:order", ok)
-	e.Any("/any", ok)
-	e.RouteNotFound("/*", ok)
-	e.POST("list", ok)
-	rows := guardecho.Routes{
-		"POST list":                 guardecho.Lock("list"),
-		"PATCH /any":                guardecho.Lock("any"),
-		"DELETE /api/orders/:order": guardecho.Lock("order:{order}"),
-	}
-	assert.NoError(t, guardecho.Check(e, rows))
-	rows["DELETE /orders/:order"] = guardecho.Lock("order:{order}")
-	assert.EqualError(t, guardecho.Check(e, rows),
-		`guardecho: row "DELETE /orders/:order": there is no such route; a row has the full path, as the route has it`)
-	assert.EqualError(t, guardecho.Check(nil, nil), "guardecho: Check: no Echo")
 }
 
 func TestMiddleware_OfTheWholeEchoOrAGroup(t *testing.T) {
@@ -162,80 +146,35 @@ func TestConfig_MisuseIsAnErrorOfToMiddleware(t *testing.T) {
 	assert.ErrorContains(t, err, "guardecho: BusyStatus 200 is none of")
 }
 
-// The handler's own error comes back identical, and the request is put back.
-func TestMiddleware_LeavesNothingInTheContext(t *testing.T) {
-	t.Parallel()
-	own := errors.New("own")
-	for name, row := range map[string]struct {
-		handler echo.HandlerFunc
-		want    error
-	}{
-		"ok":     {ok, nil},
-		"error":  {func(*echo.Context) error { return own }, own},
-		"panic":  {func(*echo.Context) error { panic(own) }, own}, // Recover returns it
-		"others": {func(c *echo.Context) error { c.SetRequest(httptest.NewRequest(http.MethodPut, "/", nil)); return nil }, nil},
-	} {
-		c := newContext()
-		r, mw := c.Request(), guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("k"))
-		err := middleware.Recover()(mw(func(c *echo.Context) error {
-			_, held := guard.Held(c.Request().Context(), guard.Key("k"))
-			assert.True(t, held)
-			return row.handler(c)
-		}))(c)
-		assert.ErrorIs(t, err, row.want, name)
-		assert.Same(t, r, c.Request(), name)
-	}
-}
-
-func newContext() *echo.Context {
-	return newEcho().NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
-}
-
 func TestAnswer_ErrorIsReturnedAndHandledOnce(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
-	handled := 0
-	var seen error
+	var handled []error
 	e.HTTPErrorHandler = func(c *echo.Context, err error) {
-		handled++
-		seen = err
+		handled = append(handled, err)
 		echo.DefaultHTTPErrorHandler(true)(c, err)
 	}
 	e.POST("/orders/:id/pay", ok, guardecho.Middleware(busy(t), guardecho.Lock("order:{id}", guard.NoWait())))
 	rec := call(e, "POST", "/orders/7/pay")
 	assert.Equal(t, http.StatusConflict, rec.Code)
-	assert.Equal(t, "application/problem+json", rec.Header().Get("Content-Type"))
-	assert.Contains(t, rec.Body.String(), `"code":"lock_busy"`)
 	assert.NotContains(t, rec.Body.String(), "guard:", "though errors are exposed")
-	assert.Equal(t, 1, handled)
-	var answer *echo.HTTPError
-	require.ErrorAs(t, seen, &answer)
-	assert.Equal(t, http.StatusConflict, answer.Code)
-	assert.Equal(t, http.StatusConflict, echo.StatusCode(fmt.Errorf("outer: %w", seen)))
-	assert.ErrorAs(t, seen, new(*guard.BusyError))
-	assert.Equal(t, `code=409, message=Resource is busy, err=guard: lock "POST /orders/:id/pay" is busy`, seen.Error())
+	require.Len(t, handled, 1)
+	assert.Equal(t, http.StatusConflict, echo.StatusCode(fmt.Errorf("outer: %w", handled[0])))
+	assert.ErrorAs(t, handled[0], new(*guard.BusyError))
+	assert.EqualError(t, handled[0], `code=409, message=Resource is busy, err=guard: lock "POST /orders/:id/pay" is busy`)
 }
 
 func TestAnswer_KeyFuncMayAnswerAsEchoDoes(t *testing.T) {
 	t.Parallel()
-	for want, err := range map[string]error{
-		`"detail":"Idempotency-Key is missing"`:             echo.NewHTTPError(http.StatusForbidden, "Idempotency-Key is missing").Wrap(errors.New("secret")),
-		`"detail":"The request does not say which resource`: echo.ErrForbidden,
-	} {
-		key := func(*echo.Context) (string, error) { return "", err }
-		e := echo.New()
-		e.POST("/", ok, guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.LockFunc(key)))
-		rec := call(e, "POST", "/")
-		assert.Equal(t, http.StatusForbidden, rec.Code)
-		assert.Contains(t, rec.Body.String(), want)
-		assert.Contains(t, rec.Body.String(), `"code":"lock_key_invalid"`)
-		assert.NotContains(t, rec.Body.String(), "secret")
-	}
+	adaptertest.KeyErrors(t, build, map[string]error{
+		"Idempotency-Key is missing":              echo.NewHTTPError(http.StatusForbidden, "Idempotency-Key is missing").Wrap(errors.New("secret")),
+		"The request does not say which resource": echo.ErrForbidden,
+	})
 }
 
 func TestHTTPError_LeavesOtherErrorsAlone(t *testing.T) {
 	t.Parallel()
-	c := newContext()
+	c := newEcho().NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
 	for _, own := range []error{nil, errors.New("own"), echo.NewHTTPError(http.StatusTeapot, "own").Wrap(guard.ErrBusy)} {
 		assert.Equal(t, own, guardecho.HTTPError(c, own))
 	}
@@ -244,41 +183,21 @@ func TestHTTPError_LeavesOtherErrorsAlone(t *testing.T) {
 	assert.Same(t, converted, guardecho.HTTPError(c, converted))
 }
 
-// An *echo.HTTPError below 500 is kept as what the Echo sends for it, and is not handled again; any other error has the
-// next request run the handler.
+// An *echo.HTTPError below 500 is kept as what the Echo sends for it, and is not handled again.
 func TestOnce_ReturnedHTTPErrorsAreKept(t *testing.T) {
 	t.Parallel()
-	for status, runs := range map[int]int{http.StatusNotFound: 1, http.StatusUnprocessableEntity: 1, http.StatusConflict: 2, http.StatusBadGateway: 2} {
-		e, ran := newEcho(), 0
-		e.POST("/pay", func(*echo.Context) error { ran++; return echo.NewHTTPError(status, "no such card") },
-			guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("pay").Once(time.Hour).SharedAnswer()))
-		first, second := call(e, "POST", "/pay"), call(e, "POST", "/pay")
-		assert.Equal(t, status, first.Code)
-		assert.Equal(t, first.Code, second.Code)
-		assert.JSONEq(t, first.Body.String(), second.Body.String())
-		assert.Equal(t, runs, ran, status)
-		assert.Equal(t, runs == 1, second.Header().Get("Idempotent-Replayed") == "true", status)
-	}
+	adaptertest.OnceErrors(t, build, func(status int) error { return echo.NewHTTPError(status, "no such card") })
 }
 
-// A function of a Rule has the echo.Context of its request.
-func TestContext_IsThatOfTheRequest(t *testing.T) {
+func TestKeyFunc_GetsTheContextOfItsRequest(t *testing.T) {
 	t.Parallel()
-	rule := guardecho.Lock("tenant:{tenant}:order:{id}").Value("tenant", func(r *http.Request) (string, error) {
-		return guardecho.Context(r).Get("tenant").(string), nil
-	})
-	e := newEcho()
-	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c *echo.Context) error { c.Set("tenant", "acme"); return next(c) }
-	})
-	e.POST("/orders/:id/pay", showKey, guardecho.Middleware(guardtest.NewMemoryGuard(t), rule))
-	byContext := func(c *echo.Context) (string, error) { return guard.JoinKey("order", c.Param("id")), nil }
-	e.POST("/stock/:id", showKey, guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.LockFunc(byContext)))
-	fromConfig, err := guardecho.ParseKey("order:{id}")
+	byTemplate, err := guardecho.ParseKey("order:{id}")
 	require.NoError(t, err)
-	e.POST("/files/:id", showKey, guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.LockFunc(fromConfig)))
-	assert.Equal(t, "tenant:acme:order:7", adaptertest.Ask(e, "POST /orders/7/pay"))
-	assert.Equal(t, "order:7", adaptertest.Ask(e, "POST /stock/7"))
-	assert.Equal(t, "order:7", adaptertest.Ask(e, "POST /files/7"))
+	byContext := func(c *echo.Context) (string, error) { return guard.JoinKey("order", c.Param("id")), nil }
+	for _, key := range []guardecho.KeyFunc{byTemplate, byContext} {
+		e := echo.New()
+		e.POST("/orders/:id/pay", showKey, guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.LockFunc(key)))
+		assert.Equal(t, "order:7", adaptertest.Ask(e, "POST /orders/7/pay"))
+	}
 	assert.Nil(t, guardecho.Context(httptest.NewRequest(http.MethodPost, "/", nil)))
 }

@@ -6,6 +6,7 @@ require (
 	github.com/labstack/echo/v5 v5.3.1
 	github.com/redlatch/redlatch v0.0.0
 	github.com/stretchr/testify v1.12.1
+	go.uber.org/goleak v1.3.0
 )
 
 require (
@@ -15,10 +16,8 @@ require (
 	github.com/redis/go-redis/v9 v9.22.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
-	go.uber.org/goleak v1.3.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.30.0 // indirect
-	golang.org/x/time v0.15.0 // indirect
 )
 
 replace github.com/redlatch/redlatch => ../..

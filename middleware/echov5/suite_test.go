@@ -4,19 +4,23 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"testing"
 
 	"github.com/labstack/echo/v5"
+	"go.uber.org/goleak"
 
-	"github.com/redlatch/redlatch/internal/redistest"
 	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
-func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: parseKey}
+var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: func(template string) error {
+	_, err := guardecho.ParseKey(template)
+	return err
+}}
+
+func TestSuite(t *testing.T) { adaptertest.Suite(t, adapter) } //nolint:paralleltest // see Suite
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	e, routes, path := newEcho(), guardecho.Routes{}, adaptertest.Colons(s.Route())
@@ -54,27 +58,4 @@ func newEcho() *echo.Echo {
 	e := echo.New()
 	e.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return e
-}
-
-func parseKey(template string) error {
-	_, err := guardecho.ParseKey(template)
-	return err
-}
-
-func BenchmarkMiddleware(b *testing.B) { adaptertest.Bench(b, adapter) }
-
-func TestSuite(t *testing.T) {
-	t.Parallel()
-	adaptertest.Suite(t, adapter)
-}
-
-func TestSuite_OnRedis(t *testing.T) {
-	t.Parallel()
-	adaptertest.OnRedis(t, adapter)
-}
-
-// Not parallel: it replaces slog's default logger.
-func TestSuite_Logs(t *testing.T) {
-	adaptertest.Logs(t, adapter)
-	adaptertest.LogsLoss(t, adapter)
 }

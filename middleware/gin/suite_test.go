@@ -2,19 +2,25 @@ package guardgin_test
 
 import (
 	"net/http"
-	"os"
 	"testing"
 
 	"github.com/gin-gonic/gin"
+	"go.uber.org/goleak"
 
-	"github.com/redlatch/redlatch/internal/redistest"
 	guardgin "github.com/redlatch/redlatch/middleware/gin"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
 func init() { gin.SetMode(gin.ReleaseMode) } // which prints nothing
 
-var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: parseKey}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: func(template string) error {
+	_, err := guardgin.ParseKey(template)
+	return err
+}}
+
+func TestSuite(t *testing.T) { adaptertest.Suite(t, adapter) } //nolint:paralleltest // see Suite
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	engine, routes, path := newEngine(), guardgin.Routes{}, adaptertest.Colons(s.Route())
@@ -56,28 +62,3 @@ func check(rows ...string) error {
 	}
 	return guardgin.Check(engine, routes)
 }
-
-func parseKey(template string) error {
-	_, err := guardgin.ParseKey(template)
-	return err
-}
-
-func BenchmarkMiddleware(b *testing.B) { adaptertest.Bench(b, adapter) }
-
-func TestSuite(t *testing.T) {
-	t.Parallel()
-	adaptertest.Suite(t, adapter)
-}
-
-func TestSuite_OnRedis(t *testing.T) {
-	t.Parallel()
-	adaptertest.OnRedis(t, adapter)
-}
-
-// Not parallel: it replaces slog's default logger.
-func TestSuite_Logs(t *testing.T) {
-	adaptertest.Logs(t, adapter)
-	adaptertest.LogsLoss(t, adapter)
-}
-
-func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }

@@ -2,15 +2,22 @@ package guardhttp_test
 
 import (
 	"net/http"
-	"os"
 	"testing"
 
-	"github.com/redlatch/redlatch/internal/redistest"
+	"go.uber.org/goleak"
+
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
-var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: parseKey}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: func(template string) error {
+	_, err := guardhttp.ParseKey(template)
+	return err
+}}
+
+func TestSuite(t *testing.T) { adaptertest.Suite(t, adapter) } //nolint:paralleltest // see Suite
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	mux, routes := http.NewServeMux(), guardhttp.Routes{}
@@ -43,28 +50,3 @@ func check(rows ...string) error {
 	}
 	return guardhttp.Check(mux, routes)
 }
-
-func parseKey(template string) error {
-	_, err := guardhttp.ParseKey(template)
-	return err
-}
-
-func BenchmarkMiddleware(b *testing.B) { adaptertest.Bench(b, adapter) }
-
-func TestSuite(t *testing.T) {
-	t.Parallel()
-	adaptertest.Suite(t, adapter)
-}
-
-func TestSuite_OnRedis(t *testing.T) {
-	t.Parallel()
-	adaptertest.OnRedis(t, adapter)
-}
-
-// Not parallel: it replaces slog's default logger.
-func TestSuite_Logs(t *testing.T) {
-	adaptertest.Logs(t, adapter)
-	adaptertest.LogsLoss(t, adapter)
-}
-
-func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }

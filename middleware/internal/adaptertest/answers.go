@@ -82,6 +82,10 @@ var rows = []row{
 		held(guard.NoWait())(c)
 		c.s.BusyStatus = 423
 	}, 423, "lock_busy", true, false},
+	{"another key of the rule is busy", func(c *circumstances) {
+		c.b.hold(c.t, "stock:7")
+		c.s.And, c.s.Options = []string{"stock:{id}"}, []guard.LockOption{guard.NoWait()}
+	}, 409, "lock_busy", true, false},
 	{"busy, waited for", held(guard.Wait(10 * time.Millisecond)), 409, "lock_wait_timeout", true, false},
 	{"over its limit", func(c *circumstances) {
 		c.b.hold(c.t, "order:7", guard.Limit(1))

@@ -27,12 +27,16 @@ var EchoRows = map[string]string{
 	"POST /nope":            "nope",
 }
 
-// EchoRoutes are the routes of that server, each of which does KeyOrNone. Besides, it has /any
-// for any method, and /orders/:id/pay for POST in the group /admin.
+// EchoRoutes are the routes of that server, each of which does KeyOrNone. Besides, it has /any for any method,
+// /orders/:id/pay for POST in the group /admin, and a RouteNotFound for /app/*.
 var EchoRoutes = []string{
 	"POST /orders/:id/pay", "GET /orders/:id/pay", "POST /orders/new/pay", "POST /orders/:order",
 	"DELETE /orders/:id", "POST /files/*", "POST list", `POST /a\:b/:c`,
 }
+
+// EchoCheck is the error of Check for that server and EchoRows.
+const EchoCheck = `guardecho: row "DELETE /orders/:order": there is no such route; a row has the full path, as the route has it
+guardecho: row "POST /nope": there is no such route; a row has the full path, as the route has it`
 
 // EchoRowsApply asks a server of EchoRoutes, whose table is EchoRows.
 func EchoRowsApply(t *testing.T, h http.Handler) {
@@ -43,7 +47,7 @@ func EchoRowsApply(t *testing.T, h http.Handler) {
 		"POST /orders/new/pay":     "none",
 		"GET /orders/7/pay":        "none",
 		"POST /orders/7":           "order:7",
-		"DELETE /orders/7":         "none", // and Check says so
+		"DELETE /orders/7":         "none",
 		"POST /files/a/b%20c":      "file:a/b c",
 		"POST /files/":             "Bad Request",
 		"POST /list":               "list",
@@ -58,8 +62,8 @@ func EchoRowsApply(t *testing.T, h http.Handler) {
 	}
 }
 
-// EchoWhole asks a server that has the key "order:{id}" around all of its routes: POST of
-// /orders/:id/pay, of "" and of list, and a RouteNotFound below /app. Each does Held.
+// EchoWhole asks a server that has the key "order:{id}" around all of its routes: POST of /orders/:id/pay, of "" and of
+// list, and a RouteNotFound below /app. Each does Held.
 func EchoWhole(t *testing.T, h http.Handler) {
 	t.Helper()
 	statuses(t, h, map[string]int{
@@ -84,6 +88,33 @@ func EchoGroup(t *testing.T, h http.Handler) {
 		"POST /orders":        http.StatusNotFound,
 		"POST /orders/list":   http.StatusInternalServerError,
 	})
+}
+
+// KeyErrors checks that a key function may answer by errors of the framework, given by the detail of the answer.
+func KeyErrors(t *testing.T, build Build, errs map[string]error) {
+	t.Helper()
+	for detail, err := range errs {
+		s := Setup{Guard: guardtest.NewMemoryGuard(t), Key: func() (string, error) { return "", err }, Work: KeyOrNone}
+		rec := serve(build(t, s), pay("7"))
+		assert.Equal(t, http.StatusForbidden, rec.Code)
+		assert.Contains(t, rec.Body.String(), detail)
+		assert.Contains(t, rec.Body.String(), `"code":"lock_key_invalid"`)
+		assert.NotContains(t, rec.Body.String(), "secret")
+	}
+}
+
+// OnceErrors checks that Once keeps what the framework sends for an error below 500 that a handler returns.
+func OnceErrors(t *testing.T, build Build, newError func(status int) error) {
+	t.Helper()
+	for status, runs := range map[int]int{http.StatusNotFound: 1, http.StatusUnprocessableEntity: 1, http.StatusConflict: 2, http.StatusBadGateway: 2} {
+		route := newOnceRoute(t, build, Setup{Fail: newError(status), Work: func(http.ResponseWriter, *http.Request) {}})
+		first, second := serve(route, onceRequest("")), serve(route, onceRequest(""))
+		assert.Equal(t, status, first.Code)
+		assert.Equal(t, first.Code, second.Code)
+		assert.JSONEq(t, first.Body.String(), second.Body.String())
+		assert.EqualValues(t, runs, route.runs.Load(), status)
+		assert.Equal(t, runs == 1, second.Header().Get("Idempotent-Replayed") == "true", status)
+	}
 }
 
 func statuses(t *testing.T, h http.Handler, wants map[string]int) {

@@ -20,9 +20,8 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-// Logs checks that faults of the program are logged, and nothing else. It belongs into a test that is not parallel, as
-// it listens to slog's default logger.
-func Logs(t *testing.T, adapter Adapter) {
+// logs checks that faults of the program are logged, and nothing else.
+func logs(t *testing.T, adapter Adapter) {
 	for name, row := range map[string]struct {
 		given given
 		fault string // "" for no fault of the program
@@ -66,8 +65,8 @@ func Logs(t *testing.T, adapter Adapter) {
 	}
 }
 
-// LogsLoss checks that each loss is logged that came too late to be answered.
-func LogsLoss(t *testing.T, adapter Adapter) {
+// logsLoss checks that each loss is logged that came too late to be answered.
+func logsLoss(t *testing.T, adapter Adapter) {
 	b := newBench(t)
 	s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "begun")

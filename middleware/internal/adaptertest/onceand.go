@@ -2,8 +2,6 @@ package adaptertest
 
 import (
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,55 +52,6 @@ func onceAnd(t *testing.T, build Build) {
 		again := serve(h, onceRequest("7 EUR"))
 		assert.Equal(t, http.StatusCreated, again.Code)
 		assert.Equal(t, "true", again.Header().Get("Idempotent-Replayed"))
-		assert.EqualValues(t, 1, h.runs.Load())
-	})
-	t.Run("the first key names the caller", func(t *testing.T) {
-		t.Parallel()
-		s := Setup{Template: "pay:{idempotency-key}", And: []string{"{header:X-Tenant}"}, Keep: time.Hour, Work: created}
-		assert.Contains(t, panicText(func() { build(t, s) }), "the template names no caller")
-	})
-}
-
-// onceMore checks what a program adds to what Once keeps and compares.
-func onceMore(t *testing.T, build Build) {
-	t.Run("more headers", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		h := newOnceRoute(t, build, Setup{Guard: b.Guard, Headers: []string{"x-payment", "Set-Cookie"}, Work: func(w http.ResponseWriter, _ *http.Request) {
-			for _, name := range []string{"X-Payment", "Set-Cookie", "X-Own"} {
-				w.Header().Set(name, "inner")
-			}
-		}})
-		serve(h, onceRequest(""))
-		again := serve(h, onceRequest("")).Header()
-		assert.Equal(t, "inner", again.Get("X-Payment"))
-		assert.Equal(t, "inner", again.Get("Set-Cookie"))
-		assert.Empty(t, again.Get("X-Own"))
-	})
-	t.Run("an own fingerprint", func(t *testing.T) {
-		t.Parallel()
-		var failure error
-		h := newOnceRoute(t, build, Setup{Guard: newBench(t).Guard, Work: created, Fingerprint: func(r *http.Request) ([]byte, error) {
-			amount := make([]byte, 5)
-			_, err := r.Body.Read(amount)
-			assert.NoError(t, err)
-			return amount, failure
-		}})
-		first := serve(h, onceRequest("7 EUR, sent at 10:00"))
-		assert.Contains(t, first.Body.String(), "7 EUR, sent at 10:00", "the handler gets the whole body")
-		assertReplay(t, first, serve(h, onceRequest("7 EUR, sent at 10:01")))
-		assertProblem(t, serve(h, onceRequest("8 EUR, sent at 10:02")), http.StatusUnprocessableEntity, "idempotency_key_reused")
-		other := httptest.NewRequest(http.MethodPost, "/orders/8/pay", strings.NewReader("7 EUR"))
-		other.Header = onceRequest("").Header
-		assert.Equal(t, http.StatusUnprocessableEntity, serve(h, other).Code, "the path counts all the same")
-		failure = statusError{}
-		assertProblem(t, serve(h, onceRequest("7 EUR")), http.StatusNotFound, "lock_key_invalid")
-		assert.EqualValues(t, 1, h.runs.Load())
-	})
-	t.Run("an answer that the handler sent before it failed", func(t *testing.T) {
-		t.Parallel()
-		h := newOnceRoute(t, build, Setup{Guard: newBench(t).Guard, Work: created, Fail: errOwn})
-		assertReplay(t, serve(h, onceRequest("7 EUR")), serve(h, onceRequest("7 EUR")))
 		assert.EqualValues(t, 1, h.runs.Load())
 	})
 }

@@ -46,8 +46,6 @@ type Setup struct {
 	Once         []guard.OnceOption // for Once, if there is a Keep
 	SharedAnswer bool
 	Values       map[string]func(*http.Request) (string, error)
-	Headers      []string
-	Fingerprint  func(*http.Request) ([]byte, error)
 
 	// Work is what the route does.
 	Work http.HandlerFunc
@@ -81,7 +79,6 @@ func (s Setup) Rule() guardhttp.Rule {
 	for name, value := range s.Values {
 		rule = rule.Value(name, value)
 	}
-	rule = rule.Headers(s.Headers...).FingerprintFunc(s.Fingerprint)
 	if s.OnError != nil {
 		rule = rule.OnError(func(w http.ResponseWriter, r *http.Request, err error) {
 			s.OnError(err)
@@ -102,8 +99,10 @@ func Colons(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-// Suite runs everything that needs no Redis.
+// Suite runs all tests of an adapter. t is not parallel: the tests of the log replace slog's default logger.
 func Suite(t *testing.T, adapter Adapter) {
+	logs(t, adapter)
+	logsLoss(t, adapter)
 	for name, table := range map[string]bool{"Middleware": false, "Annotate": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,8 +111,8 @@ func Suite(t *testing.T, adapter Adapter) {
 				return adapter.Build(tb, s)
 			}
 			for name, part := range map[string]func(*testing.T, Build){
-				"Answers": answers, "Keys": keys, "Work": work, "Rules": rules, "And": and, "Lost": lost, "Clients": clients, "Once": once,
-				"Unchanged": unchanged, "OnError": onError, "InCode": inCode,
+				"Answers": answers, "Keys": keys, "Work": work, "Rules": rules, "Lost": lost, "Once": once,
+				"Unchanged": unchanged, "OnError": onError, "InCode": inCode, "Exclusion": exclusion,
 			} {
 				t.Run(name, func(t *testing.T) { t.Parallel(); part(t, build) })
 			}
@@ -121,10 +120,6 @@ func Suite(t *testing.T, adapter Adapter) {
 	}
 	t.Run("Check", func(t *testing.T) { t.Parallel(); check(t, adapter); parseKey(t, adapter) })
 }
-
-// OnRedis has two servers exclude each other by a real Redis. The package has a TestMain that calls
-// redistest.Run.
-func OnRedis(t *testing.T, adapter Adapter) { exclusion(t, adapter.Build) }
 
 // patience is for whatever has to happen in the end.
 const patience = 10 * time.Second

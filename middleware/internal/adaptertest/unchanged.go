@@ -21,7 +21,7 @@ import (
 func unchanged(t *testing.T, build Build) {
 	g := guardtest.NewMemoryGuard(t)
 	for name, s := range map[string]Setup{
-		"nothing":       {Work: func(http.ResponseWriter, *http.Request) {}},
+		"nothing":       {Work: func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Own", "1") }},
 		"body not read": {Work: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }},
 		"answer": {Work: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Own", "1")

@@ -8,8 +8,10 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -43,13 +45,11 @@ func work(t *testing.T, build Build) {
 	})
 	t.Run("leaves the server the form, whose files it deletes", func(t *testing.T) {
 		t.Parallel()
-		for _, skip := range []bool{false, true} {
-			r := pay("7")
-			serve(build(t, Setup{Guard: guardtest.NewMemoryGuard(t), Template: "order:{id}", Unlocked: skip, Work: func(_ http.ResponseWriter, r *http.Request) {
-				r.MultipartForm = new(multipart.Form)
-			}}), r)
-			assert.NotNil(t, r.MultipartForm)
-		}
+		r := pay("7")
+		serve(build(t, Setup{Guard: guardtest.NewMemoryGuard(t), Template: "order:{id}", Work: func(_ http.ResponseWriter, r *http.Request) {
+			r.MultipartForm = new(multipart.Form)
+		}}), r)
+		assert.NotNil(t, r.MultipartForm)
 	})
 	t.Run("another key is not kept waiting", func(t *testing.T) {
 		t.Parallel()
@@ -101,6 +101,18 @@ func work(t *testing.T, build Build) {
 		}})
 		assert.Equal(t, "no loss", serve(h, pay("7")).Body.String())
 	})
+	t.Run("ends with its client", func(t *testing.T) {
+		t.Parallel()
+		g := guardtest.NewMemoryGuard(t)
+		ctx, leave := context.WithCancel(t.Context())
+		h := build(t, Setup{Guard: g, Template: "order:{id}", Work: func(_ http.ResponseWriter, r *http.Request) {
+			leave()
+			<-r.Context().Done()
+			assert.ErrorIs(t, context.Cause(r.Context()), context.Canceled)
+		}})
+		serve(h, pay("7").WithContext(ctx))
+		assertFree(t, g, "order:7")
+	})
 	t.Run("exits its goroutine", func(t *testing.T) {
 		t.Parallel()
 		g := guardtest.NewMemoryGuard(t)
@@ -110,6 +122,32 @@ func work(t *testing.T, build Build) {
 		wg.Wait()
 		assertFree(t, g, "order:7")
 	})
+}
+
+// exclusion has two servers, each with a Guard of its own, serve requests for one key at once.
+func exclusion(t *testing.T, build Build) {
+	const requests = 100
+	store, paid := guardtest.NewStore(), 0 // counted under nothing but the lock
+	var all sync.WaitGroup
+	for range 2 {
+		g, err := guard.NewWithStore(store)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, g.Close()) })
+		h := build(t, Setup{
+			Guard: g, Template: "order:{id}", Options: []guard.LockOption{guard.Wait(time.Minute)},
+			Work: func(w http.ResponseWriter, _ *http.Request) {
+				before := paid
+				runtime.Gosched()
+				paid = before + 1
+				w.WriteHeader(http.StatusNoContent)
+			},
+		})
+		for range requests / 2 {
+			all.Go(func() { assert.Equal(t, http.StatusNoContent, serve(h, pay("7")).Code) })
+		}
+	}
+	all.Wait()
+	assert.Equal(t, requests, paid)
 }
 
 func assertFree(t *testing.T, g *guard.Guard, key string) {

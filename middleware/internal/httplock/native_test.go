@@ -1,6 +1,7 @@
 package httplock
 
 import (
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -27,10 +28,12 @@ func TestNative_TravelsInTheRequest(t *testing.T) {
 func TestEnter_RestoresTheOuterRequest(t *testing.T) {
 	t.Parallel()
 	var current *http.Request
-	outer, inner := &http.Request{}, &http.Request{Pattern: "GET /"}
+	outer, inner := &http.Request{}, &http.Request{Pattern: "GET /", MultipartForm: new(multipart.Form)}
 	leave := Enter(outer, inner, func(r *http.Request) { current = r })
 	assert.Same(t, inner, current)
 	leave()
+	HandBack(outer, &http.Request{}) // of a layer that learned less
 	assert.Same(t, outer, current)
 	assert.Equal(t, "GET /", outer.Pattern)
+	assert.Same(t, inner.MultipartForm, outer.MultipartForm)
 }

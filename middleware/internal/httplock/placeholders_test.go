@@ -1,7 +1,6 @@
 package httplock
 
 import (
-	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -138,19 +137,6 @@ func TestHTTPRequest_NamesAreFew(t *testing.T) {
 	assert.Equal(t, "POST /orders/:id", Name("POST", "/orders/:id"))
 	assert.Equal(t, "GET", Name("", ""))
 	assert.Equal(t, "_OTHER", Name("BREW-42", ""))
-}
-
-func TestHTTPRequest_HandBack(t *testing.T) {
-	t.Parallel()
-	form := &multipart.Form{}
-	outer, inner := &http.Request{}, &http.Request{Pattern: "GET /", MultipartForm: form}
-	HandBack(outer, inner)
-	assert.Equal(t, "GET /", outer.Pattern)
-	assert.Same(t, form, outer.MultipartForm)
-
-	HandBack(outer, &http.Request{})
-	assert.Equal(t, "GET /", outer.Pattern)
-	assert.Same(t, form, outer.MultipartForm)
 }
 
 func parse(t *testing.T, template string) *locking.Template[*http.Request] {

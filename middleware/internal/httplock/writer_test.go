@@ -197,17 +197,6 @@ func hijack(err error) func() (net.Conn, *bufio.ReadWriter, error) {
 	return func() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, err }
 }
 
-// A switch of protocols is sent at once: after it, the connection is taken over, maybe by
-// way of Unwrap.
-func TestWriter_SwitchOfProtocolsIsNotHeldBack(t *testing.T) {
-	t.Parallel()
-	f := newFull()
-	a := newAnswer(context.Background(), unwrapper{plain{f}})
-	a.Writer().WriteHeader(http.StatusSwitchingProtocols)
-	assert.Equal(t, http.StatusSwitchingProtocols, f.Code)
-	assert.True(t, a.Written())
-}
-
 // A status that is held back goes out with what a controller flushes, wherever it finds
 // what can be flushed.
 func TestWriter_FlushFurtherInSendsTheStatus(t *testing.T) {
