@@ -3,8 +3,6 @@ package guardgrpc_test
 import (
 	"context"
 	"errors"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +17,6 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
-	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
 var errOwn = status.Error(codes.FailedPrecondition, "paid already")
@@ -278,51 +275,29 @@ func TestAnswers_StatusError(t *testing.T) {
 	}
 }
 
-// A row of the table of names: name, status of gRPC.
-var nameRow = regexp.MustCompile("(?m)^\\| `Err[^|]*\\| `(\\w+)` \\| \\d+ \\| `(\\w+)` \\|$")
-
 // The reason of a status is the error.type in capitals, and the guide has each with its code.
 func TestAnswers_ReasonIsTheErrorType(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/reference/errors.md")
-	require.NoError(t, err)
-	said := map[string][]string{}
-	for _, row := range nameRow.FindAllStringSubmatch(string(text), -1) {
-		said[row[1]] = append(said[row[1]], row[2])
-	}
-	answered := map[string][]string{}
-	for _, err := range []error{
-		&guard.BusyError{}, &guard.BusyError{Waited: 1}, &guard.BusyError{HeldOver: true}, &guard.BusyError{Limit: 3},
-		&guard.BusyError{Err: context.DeadlineExceeded}, &guard.BusyError{Err: context.Canceled},
-		&guard.LostError{Cause: guard.ErrClosed}, &guard.LostError{Cause: guard.ErrMaxHold},
-		&guard.LostError{Cause: guard.ErrReleased}, &guard.LostError{Cause: guard.ErrRevoked},
-		&guard.StoreError{}, &guard.KeyError{}, &guard.KeyError{Err: locking.Invalid("missing")}, &guard.OptionError{}, guard.ErrClosed, guard.ErrNoGuard,
-		&guard.OnceError{Err: guard.ErrOtherInput}, &guard.OnceError{Err: guard.ErrUnknownOutcome},
-		&guard.OnceError{Err: guard.ErrDamagedRecord}, &guard.OnceError{Err: guard.ErrNotKept},
-	} {
-		var typed interface{ ErrorType() string }
-		require.ErrorAs(t, err, &typed)
+	adaptertest.ErrorNames(t, "../../docs/reference/errors.md", 3, func(err error) (name, code string) {
 		answer := guardgrpc.StatusError(t.Context(), err)
 		reason, _ := detailsOf(t, answer)
-		assert.Equal(t, strings.ToUpper(typed.ErrorType()), reason)
-		answered[typed.ErrorType()] = append(answered[typed.ErrorType()], status.Code(answer).String())
-	}
-	assert.Equal(t, said, answered)
+		assert.Equal(t, strings.ToUpper(reason), reason)
+		return strings.ToLower(reason), status.Code(answer).String()
+	})
 }
 
 // Not parallel: it replaces slog's default logger.
 func TestAnswers_FaultsAreLoggedOnce(t *testing.T) {
-	b := newBench(t)
 	fault := keyed(errors.New("no tenant"))
 	quiet := func(_ context.Context, err error) error { return err }
 	for name, row := range map[string]struct {
 		rule guardgrpc.Rule
 		want int
 	}{"fault": {fault, 1}, "fault with OnError": {fault.OnError(quiet), 0}, "refused with a status": {keyed(errOwn), 0}} {
-		shop := newShop(t, b.Guard, guardgrpc.Methods{pay: row.rule}, &service{pay: keyOf})
+		call := direct(newBench(t).Guard, row.rule)
 		logged := adaptertest.Logged(t, func() {
 			for range 3 {
-				_, err := shop.pay(t.Context(), "")
+				_, err := call(t.Context(), newRequest(""), nil)
 				assert.Error(t, err)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
 func TestKeys(t *testing.T) {
@@ -51,18 +53,18 @@ func TestKeys(t *testing.T) {
 
 func TestKeys_ValueFillsAPlaceholder(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	tenant := func(ctx context.Context, req any) (string, error) {
+	tenant := func(_ context.Context, req any) (string, error) {
 		assert.NotNil(t, req)
-		return metadata.ValueFromIncomingContext(ctx, "x-tenant")[0], nil
+		return "a:b", nil
 	}
-	shop := newShop(t, b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("{tenant}:{order_id}").Value("tenant", tenant)}, &service{pay: keyOf})
-	key, err := shop.pay(metadata.AppendToOutgoingContext(t.Context(), "x-tenant", "a:b"), `order_id: "7"`)
-	assert.NoError(t, err)
-	assert.Equal(t, guard.JoinKey("a:b", "7"), key)
-	assert.Panics(t, func() {
-		guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("{tenant}").Value("tenant", nil)})
-	})
+	_, err := direct(newBench(t).Guard, guardgrpc.Lock("{tenant}:{order_id}").Value("tenant", tenant))(t.Context(), newRequest(`order_id: "7"`),
+		func(ctx context.Context, _ any) (any, error) {
+			_, held := guard.Held(ctx, guard.Key("a%3Ab:7"))
+			assert.True(t, held)
+			return nil, errOwn
+		})
+	assert.Same(t, errOwn, err)
+	assert.Panics(t, func() { direct(nil, guardgrpc.Lock("{tenant}").Value("tenant", nil)) })
 }
 
 // The error names the problem of a placeholder. Outer interceptors see it.
@@ -86,8 +88,7 @@ func TestKeys_Errors(t *testing.T) {
 		{"{value}", wrapperspb.Double(1), "is no string, integer or enum", codes.Internal},
 		{"{value}", wrapperspb.Bytes([]byte("a")), "is no string, integer or enum", codes.Internal},
 	} {
-		call := guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock(row.template)})
-		_, err := call(twice, row.request, &grpc.UnaryServerInfo{FullMethod: pay}, keyOf)
+		_, err := direct(b.Guard, guardgrpc.Lock(row.template))(twice, row.request, nil)
 		assert.Equal(t, row.code, status.Code(err), "%+v", row)
 		assert.ErrorContains(t, err, row.problem)
 	}
@@ -127,7 +128,9 @@ func TestKeys_MalformedTemplatesAndRowsPanic(t *testing.T) {
 		assert.PanicsWithValue(t, problem, func() { guardgrpc.Unary(nil, methods) })
 		assert.PanicsWithValue(t, problem, func() { guardgrpc.Stream(nil, methods) })
 	}
-	assert.Panics(t, func() { guardgrpc.Unary(nil, guardgrpc.Methods{pay: guardgrpc.Lock("all", guard.TTL(1))}) })
+	assert.Panics(t, func() { direct(nil, guardgrpc.Lock("all", guard.TTL(1))) })
+	namesNone := guardgrpc.Lock("pay:{order_id}:{metadata:idempotency-key}").Once(time.Hour)
+	assert.Contains(t, adaptertest.PanicText(func() { direct(nil, namesNone) }), "the template names no caller")
 }
 
 // A row that matches nothing would lock nothing.

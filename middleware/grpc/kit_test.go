@@ -128,14 +128,8 @@ const retries = `{"methodConfig": [{"name": [{"service": "orders.v1.Orders"}], "
 
 func newShop(t *testing.T, g *guard.Guard, methods guardgrpc.Methods, s *service, options ...grpc.DialOption) *shop {
 	t.Helper()
-	return newShopWith(t, s, guardgrpc.Unary(g, methods), guardgrpc.Stream(g, methods), options...)
-}
-
-// newShopWith is newShop for interceptors that a test brings.
-func newShopWith(t *testing.T, s *service, unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor, options ...grpc.DialOption) *shop {
-	t.Helper()
 	shop := &shop{fails: make(chan error, 100)}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(shop.outer, unary), grpc.ChainStreamInterceptor(stream))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(shop.outer, guardgrpc.Unary(g, methods)), grpc.ChainStreamInterceptor(guardgrpc.Stream(g, methods)))
 	server.RegisterService(&description, s)
 	shop.Info = server.GetServiceInfo()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -150,6 +144,19 @@ func newShopWith(t *testing.T, s *service, unary grpc.UnaryServerInterceptor, st
 		assert.NoError(t, <-served)
 	})
 	return shop
+}
+
+// direct makes a call of Pay under a rule, without a connection.
+func direct(g *guard.Guard, rule guardgrpc.Rule) func(ctx context.Context, req any, handler grpc.UnaryHandler) (any, error) {
+	unary := guardgrpc.Unary(g, guardgrpc.Methods{pay: rule})
+	return func(ctx context.Context, req any, handler grpc.UnaryHandler) (any, error) {
+		return unary(ctx, req, &grpc.UnaryServerInfo{FullMethod: pay}, handler)
+	}
+}
+
+// returns is a handler that returns a response.
+func returns(response any) grpc.UnaryHandler {
+	return func(context.Context, any) (any, error) { return response, nil }
 }
 
 // outer counts calls, and answers for panics.

@@ -25,22 +25,17 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
-	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
-func paysOnce(opts ...guard.OnceOption) guardgrpc.Methods {
-	return guardgrpc.Methods{pay: pays(guard.NoWait()).Once(time.Hour, opts...).SharedAnswer()}
-}
-
-func replayed(header metadata.MD) bool {
-	return strings.Join(header.Get("idempotent-replayed"), ",") == "true"
+// once is rule, whose calls run once.
+func once(rule guardgrpc.Rule, opts ...guard.OnceOption) guardgrpc.Rule {
+	return rule.Once(time.Hour, opts...).SharedAnswer()
 }
 
 func TestOnce_ACallThatComesAgainGetsTheFirstResponse(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
 	var calls atomic.Int32
-	shop := newShop(t, b.Guard, paysOnce(), &service{pay: func(ctx context.Context, req any) (any, error) {
+	shop := newShop(t, newBench(t).Guard, guardgrpc.Methods{pay: once(pays())}, &service{pay: func(ctx context.Context, req any) (any, error) {
 		if calls.Add(1) == 1 {
 			return newResponse("none"), errOwn // an error is not kept
 		}
@@ -53,103 +48,74 @@ func TestOnce_ACallThatComesAgainGetsTheFirstResponse(t *testing.T) {
 		key, err := shop.pay(t.Context(), `order_id: "7" tags: "a"`, grpc.Header(&header))
 		require.NoError(t, err)
 		assert.Equal(t, "order:7", key)
-		assert.Equal(t, i > 0, replayed(header))
+		assert.Equal(t, i > 0, strings.Join(header.Get("idempotent-replayed"), ",") == "true")
 	}
 	assert.EqualValues(t, 2, calls.Load())
-	_, err = shop.pay(t.Context(), `order_id: "8" tags: "a"`)
-	require.NoError(t, err)
-	assert.EqualValues(t, 3, calls.Load())
 }
 
-// A retry that cannot get the first response is refused, and told not to retry again.
+// A retry that cannot get the first response is refused, and told not to retry again, unless the first call still runs.
 func TestOnce_Answers(t *testing.T) {
 	t.Parallel()
-	large := newResponse(strings.Repeat("x", 100))
+	inProgress := want{codes.Aborted, "IDEMPOTENCY_IN_PROGRESS", "later", guard.ErrBusy}
 	for name, row := range map[string]struct {
-		opts    []guard.OnceOption
-		first   func() (any, error)
+		rule    guardgrpc.Rule
+		first   func() (any, error) // nil: it still runs
 		request string
 		want    want
 	}{
+		"in progress":             {once(pays(guard.NoWait())), nil, `order_id: "7"`, inProgress},
+		"in progress, waited for": {once(pays(guard.Wait(time.Millisecond))), nil, `order_id: "7"`, inProgress},
 		"another request": {
-			nil, func() (any, error) { return newResponse("7"), nil }, `order_id: "7" shard: 2`,
+			once(pays()), func() (any, error) { return newResponse("7"), nil }, `order_id: "7" shard: 2`,
 			want{codes.InvalidArgument, "IDEMPOTENCY_KEY_REUSED", "", guard.ErrOtherInput},
 		},
 		"crashed, at most once": {
-			[]guard.OnceOption{guard.AtMostOnce()},
-			func() (any, error) { panic("own") }, `order_id: "7"`,
+			once(pays(), guard.AtMostOnce()), func() (any, error) { panic("own") }, `order_id: "7"`,
 			want{codes.FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN", "-1", guard.ErrUnknownOutcome},
 		},
 		"too large": {
-			[]guard.OnceOption{guard.MaxResult(100)},
-			func() (any, error) { return large, nil }, `order_id: "7"`,
+			once(pays(), guard.MaxResult(100)), func() (any, error) { return newResponse(strings.Repeat("x", 100)), nil }, `order_id: "7"`,
 			want{codes.FailedPrecondition, "IDEMPOTENCY_RESULT_NOT_KEPT", "-1", guard.ErrNotKept},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			var calls atomic.Int32
-			shop := newShop(t, b.Guard, paysOnce(row.opts...), &service{pay: func(context.Context, any) (any, error) {
-				calls.Add(1)
+			b, calls := newBench(t), 0
+			shop := newShop(t, b.Guard, guardgrpc.Methods{pay: row.rule}, &service{pay: func(context.Context, any) (any, error) {
+				calls++
 				return row.first()
 			}})
-			_, _ = shop.pay(t.Context(), `order_id: "7"`)
-			<-shop.fails //nolint:errcheck // it is what first returned
+			if row.first == nil {
+				b.hold(t, "order:7")
+				calls++
+			} else {
+				_, _ = shop.pay(t.Context(), `order_id: "7"`)
+				<-shop.fails //nolint:errcheck // it is what first returned
+			}
 			var trailer metadata.MD
 			_, err := shop.pay(t.Context(), row.request, grpc.Trailer(&trailer))
 			row.want.check(t, err, trailer)
 			assert.ErrorIs(t, <-shop.fails, row.want.is)
-			assert.EqualValues(t, 1, calls.Load())
+			assert.Equal(t, 1, calls)
 		})
 	}
-}
-
-func TestOnce_InProgressIsSaidSo(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	begun, end := make(chan struct{}), make(chan struct{})
-	handler := &service{pay: func(ctx context.Context, req any) (any, error) {
-		close(begun)
-		<-end
-		return keyOf(ctx, req)
-	}}
-	shop := newShop(t, b.Guard, paysOnce(), handler)
-	waits := newShop(t, b.Guard, guardgrpc.Methods{pay: pays(guard.Wait(time.Millisecond)).Once(time.Hour).SharedAnswer()}, handler)
-	first := make(chan error, 1)
-	go func() {
-		_, err := shop.pay(t.Context(), `order_id: "7"`)
-		first <- err
-	}()
-	<-begun
-	for _, s := range []interface {
-		pay(context.Context, string, ...grpc.CallOption) (string, error)
-	}{shop, waits} {
-		var trailer metadata.MD
-		_, err := s.pay(t.Context(), `order_id: "7"`, grpc.Trailer(&trailer))
-		want{codes.Aborted, "IDEMPOTENCY_IN_PROGRESS", "later", nil}.check(t, err, trailer)
-	}
-	close(end)
-	assert.NoError(t, <-first)
 }
 
 // A response is read again as the type that generated code has.
 func TestOnce_AResponseOfGeneratedCode(t *testing.T) {
 	t.Parallel()
-	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer()})
-	info := &grpc.UnaryServerInfo{FullMethod: pay}
+	call := direct(newBench(t).Guard, once(guardgrpc.Lock("k")))
 	for range 2 {
-		resp, err := unary(t.Context(), wrapperspb.String("7"), info, func(context.Context, any) (any, error) { return wrapperspb.Int64(42), nil })
+		resp, err := call(t.Context(), wrapperspb.String("7"), returns(wrapperspb.Int64(42)))
 		require.NoError(t, err)
 		got, ok := resp.(*wrapperspb.Int64Value)
-		if assert.True(t, ok, "%T", resp) {
-			assert.EqualValues(t, 42, got.GetValue())
-		}
+		require.True(t, ok, "%T", resp)
+		assert.EqualValues(t, 42, got.GetValue())
 	}
 	for req, problem := range map[any]string{
 		"7": "needs a request that is a protocol buffer, it is a string", wrapperspb.String("\xff"): "needs a request that can be encoded",
 	} {
-		_, err := unary(t.Context(), req, info, nil)
+		_, err := call(t.Context(), req, nil)
 		assert.ErrorContains(t, err, problem)
 		assert.Equal(t, codes.Internal, status.Code(err))
 	}
@@ -159,14 +125,11 @@ func TestOnce_AResponseOfGeneratedCode(t *testing.T) {
 func TestOnce_AResponseThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	for name, response := range map[string]any{"no protocol buffer": "42", "no text": wrapperspb.String("\xff"), "none": nil} {
-		unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer()})
-		call := func() (any, error) {
-			return unary(t.Context(), wrapperspb.String("7"), &grpc.UnaryServerInfo{FullMethod: pay}, func(context.Context, any) (any, error) { return response, nil })
-		}
-		resp, err := call()
+		call := direct(newBench(t).Guard, once(guardgrpc.Lock("k")))
+		resp, err := call(t.Context(), wrapperspb.String("7"), returns(response))
 		require.NoError(t, err, name)
 		assert.Equal(t, response, resp, name)
-		_, err = call()
+		_, err = call(t.Context(), wrapperspb.String("7"), nil)
 		assert.ErrorIs(t, err, guard.ErrNotKept, name)
 	}
 }
@@ -174,64 +137,54 @@ func TestOnce_AResponseThatCannotBeEncoded(t *testing.T) {
 // A record that cannot be decoded is an error.
 func TestOnce_AResponseThatCannotBeDecoded(t *testing.T) {
 	t.Parallel()
-	input, err := proto.Marshal(wrapperspb.String("7"))
-	require.NoError(t, err)
-	unknown, err := proto.Marshal(&anypb.Any{TypeUrl: "type.googleapis.com/orders.v9.Gone"})
-	require.NoError(t, err)
-	broken, err := proto.Marshal(&anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.StringValue", Value: []byte("\xff")})
-	require.NoError(t, err)
-	for name, kept := range map[string][]byte{"no Any": []byte("\xff"), "of a type that is not linked in": unknown, "of another form": broken} {
+	encode := func(m proto.Message) []byte {
+		encoded, err := proto.Marshal(m)
+		require.NoError(t, err)
+		return encoded
+	}
+	input := encode(wrapperspb.String("7"))
+	for name, kept := range map[string][]byte{
+		"no Any":                       []byte("\xff"),
+		"of a type that is not linked": encode(&anypb.Any{TypeUrl: "type.googleapis.com/orders.v9.Gone"}),
+		"of another form":              encode(&anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.StringValue", Value: []byte("\xff")}),
+	} {
 		b := newBench(t)
 		write := guard.Encoding(func(any) ([]byte, error) { return kept, nil }, func([]byte, any) error { return nil })
 		_, _, err := guard.Once(t.Context(), b.Guard, guard.Key("k"), time.Hour, func(context.Context) (int, error) { return 0, nil },
 			guard.Fingerprint([]byte(pay), input), write)
 		require.NoError(t, err)
-		unary := guardgrpc.Unary(b.Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer()})
-		_, err = unary(t.Context(), wrapperspb.String("7"), &grpc.UnaryServerInfo{FullMethod: pay}, nil)
+		_, err = direct(b.Guard, once(guardgrpc.Lock("k")))(t.Context(), wrapperspb.String("7"), nil)
 		assert.ErrorContains(t, err, "proto", name)
 	}
 }
 
-func TestOnce_Misuse(t *testing.T) {
+// Which methods are streams is known when the server is made.
+func TestOnce_StreamIsRefused(t *testing.T) {
 	t.Parallel()
-	// Which methods are streams is known when the server is made.
-	methods := guardgrpc.Methods{talk: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer(), pay: guardgrpc.Lock("order:{order_id}").Once(time.Hour).SharedAnswer()}
+	methods := guardgrpc.Methods{talk: once(guardgrpc.Lock("k")), pay: once(pays())}
 	shop := newShop(t, newBench(t).Guard, methods, &service{talk: func(grpc.ServerStream) error { t.Error("ran"); return nil }})
 	assert.EqualError(t, guardgrpc.Check(shop.Info, methods), `guardgrpc: row "`+talk+`": guard: Once does not go with a stream: it has no single response`)
 	stream, err := shop.talk(t.Context())
 	require.NoError(t, err)
 	want{code: codes.Internal, reason: "OPTION_INVALID"}.check(t, stream.RecvMsg(newResponse("")), nil)
-	err = guardgrpc.Stream(newBench(t).Guard, methods)(nil, contextStream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: talk}, nil)
-	assert.ErrorContains(t, err, "does not go with a stream")
 }
 
 // The handler of a client that left pays and is recorded: the client asks again, and gets the response.
 func TestOnce_AClientThatLeftPaysOnce(t *testing.T) {
 	t.Parallel()
-	var payments atomic.Int32
+	call, payments := direct(newBench(t).Guard, once(pays())), 0
 	ctx, leave := context.WithCancel(t.Context())
-	outer := make(chan context.Context, 2)
-	unary := guardgrpc.Unary(newBench(t).Guard, paysOnce())
-	shop := newShopWith(t, &service{pay: func(ctx context.Context, req any) (any, error) {
-		<-(<-outer).Done()
-		if !assert.NoError(t, ctx.Err(), "a call of the bank would be cut short") {
-			return nil, ctx.Err()
-		}
-		payments.Add(1)
-		return keyOf(ctx, req)
-	}}, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		leave()
-		outer <- ctx
-		return unary(ctx, req, info, handler)
-	}, guardgrpc.Stream(nil, nil))
-	_, _ = shop.pay(ctx, `order_id: "7"`) // which may see the response at the last moment
-	require.NoError(t, <-shop.fails, "the server serves it to the end")
-	var header metadata.MD
-	key, err := shop.pay(t.Context(), `order_id: "7"`, grpc.Header(&header))
-	require.NoError(t, err)
-	assert.Equal(t, "order:7", key)
-	assert.True(t, replayed(header))
-	assert.EqualValues(t, 1, payments.Load())
+	defer leave()
+	for _, ctx := range []context.Context{ctx, t.Context()} {
+		_, err := call(ctx, newRequest(`order_id: "7"`), func(ctx context.Context, req any) (any, error) {
+			leave()
+			assert.NoError(t, ctx.Err(), "a call of the bank would be cut short")
+			payments++
+			return keyOf(ctx, req)
+		})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, payments)
 }
 
 // Versions of a service add fields, in the middle, too. A retry that reaches another version gets the response: both
@@ -250,16 +203,14 @@ message_type { name: "PayRequest"
 	require.NoError(t, prototext.Unmarshal([]byte(old), described))
 	file, err := protodesc.NewFile(described, nil)
 	require.NoError(t, err)
-	unary := guardgrpc.Unary(newBench(t).Guard, guardgrpc.Methods{pay: guardgrpc.Lock("k").Once(time.Hour).SharedAnswer()})
+	unary := direct(newBench(t).Guard, once(guardgrpc.Lock("k")))
 	call := func(version protoreflect.MessageDescriptor, tags string) error {
 		sent, err := proto.Marshal(newRequest(`order_id: "7" order { id: 9 } kind: RUSH shard: 0 raw: "x" ` + tags))
 		require.NoError(t, err)
 		sent = protowire.AppendString(protowire.AppendTag(sent, 2, protowire.BytesType), "\x12\x01n") // a note in the order, after the id
 		req := dynamicpb.NewMessage(version)
 		require.NoError(t, proto.Unmarshal(sent, req))
-		_, err = unary(t.Context(), req, &grpc.UnaryServerInfo{FullMethod: pay}, func(context.Context, any) (any, error) {
-			return newResponse("once"), nil
-		})
+		_, err = unary(t.Context(), req, returns(newResponse("once")))
 		return err
 	}
 	lacking := file.Messages().ByName("PayRequest")
@@ -267,29 +218,5 @@ message_type { name: "PayRequest"
 	assert.NoError(t, call(lacking, `tags: "b" tags: "a"`))
 	for _, version := range []protoreflect.MessageDescriptor{payRequest, lacking} {
 		assert.ErrorIs(t, call(version, `tags: "a" tags: "b"`), guard.ErrOtherInput, "the order of a list counts")
-	}
-}
-
-// Two tenants send the same request, key included: no template gives one of them the response of the other.
-func TestOnce_TwoTenants(t *testing.T) {
-	t.Parallel()
-	for template, ok := range map[string]bool{
-		"pay:{metadata:x-tenant}:{metadata:idempotency-key}": true,
-		"pay:{order_id}:{metadata:idempotency-key}":          false,
-	} {
-		methods := guardgrpc.Methods{pay: guardgrpc.Lock(template).Once(time.Hour)}
-		text := adaptertest.PanicText(func() { guardgrpc.Unary(nil, methods) })
-		if assert.Equal(t, ok, text == "<nil>", text); !ok {
-			assert.Contains(t, text, "the template names no caller", template)
-			continue
-		}
-		shop := newShop(t, newBench(t).Guard, methods, &service{pay: keyOf})
-		for _, tenant := range []string{"a", "b"} {
-			var header metadata.MD
-			ctx := metadata.AppendToOutgoingContext(t.Context(), "x-tenant", tenant, "idempotency-key", "k")
-			_, err := shop.pay(ctx, `order_id: "7"`, grpc.Header(&header))
-			require.NoError(t, err, template)
-			assert.False(t, replayed(header), template)
-		}
 	}
 }
