@@ -124,6 +124,52 @@ func (j job) ring(caller int) []string {
 	return keys
 }
 
+// inTurns runs each way so many times, then the next, until the job ends, and reports how long they took.
+func inTurns(ctx context.Context, j job, ready func(), cycles int, ways []func(ctx context.Context) error) (r report, err error) {
+	ctx, cancel := context.WithTimeout(ctx, endOfTime)
+	defer cancel()
+	turns := histograms(len(ways))
+	ready()
+
+	from := time.Now().Add(j.Warmup)
+	for to := from.Add(j.Length); time.Now().Before(to); {
+		for i, way := range ways {
+			for range cycles {
+				begun := time.Now()
+				if err := way(ctx); err != nil {
+					return r, err
+				}
+				if begun.After(from) {
+					record(turns[i], time.Since(begun))
+				}
+			}
+			if cycles > 1 { // asynchronous work is to end
+				time.Sleep(turnRest)
+			}
+		}
+	}
+	r.Turns = exported(turns)
+	return r, nil
+}
+
+const turnRest = 5 * time.Millisecond
+
+// histograms are so many new ones.
+func histograms(n int) []*hdrhistogram.Histogram {
+	all := make([]*hdrhistogram.Histogram, n)
+	for i := range all {
+		all[i] = newHistogram()
+	}
+	return all
+}
+
+func exported(all []*hdrhistogram.Histogram) (snapshots []*hdrhistogram.Snapshot) {
+	for _, h := range all {
+		snapshots = append(snapshots, h.Export())
+	}
+	return snapshots
+}
+
 // newHistogram is for 1 µs to 10 min, to three digits.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(int64(time.Microsecond), int64(10*time.Minute), 3)

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
@@ -29,7 +28,7 @@ func limits(ctx context.Context, j job, client *redis.Client, ready func()) (rep
 	default:
 		beside = []guard.LockOption{guard.Shared()}
 	}
-	waits := []*hdrhistogram.Histogram{newHistogram(), newHistogram()} // of the others, of writers
+	waits := histograms(2) // of the others, of writers
 	ctx, cancel := context.WithTimeout(ctx, endOfTime)
 	defer cancel()
 	var mu sync.Mutex
@@ -69,9 +68,5 @@ func limits(ctx context.Context, j job, client *redis.Client, ready func()) (rep
 		})
 	}
 	callers.Wait()
-	r := report{Measured: j.Length, Cycles: within.Load()}
-	for _, h := range waits {
-		r.Turns = append(r.Turns, h.Export())
-	}
-	return r, failure
+	return report{Measured: j.Length, Cycles: within.Load(), Turns: exported(waits)}, failure
 }

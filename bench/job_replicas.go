@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
@@ -18,9 +17,8 @@ const (
 // replicated is one caller with a key of its own, whose cycles wait for no replica, for
 // one, and for two, in turn.
 func replicated(ctx context.Context, j job, client *redis.Client, ready func()) (report, error) {
-	var guards [mostReplicas + 1]library
-	var turns [mostReplicas + 1]*hdrhistogram.Histogram
-	for n := range guards {
+	var ways []func(ctx context.Context) error
+	for n := range mostReplicas + 1 {
 		options := []guard.Option{guard.TTL(ttl)}
 		if n > 0 {
 			options = append(options, guard.Replicas(n, replicasTimeout))
@@ -30,27 +28,7 @@ func replicated(ctx context.Context, j job, client *redis.Client, ready func()) 
 			return report{}, err
 		}
 		defer func() { _ = g.Close() }()
-		guards[n], turns[n] = redlatchLibrary{g}, newHistogram()
+		ways = append(ways, func(ctx context.Context) error { return redlatchLibrary{g}.Do(ctx, j.key(0), func() {}) })
 	}
-	ctx, cancel := context.WithTimeout(ctx, endOfTime)
-	defer cancel()
-	var r report
-	ready()
-
-	from := time.Now().Add(j.Warmup)
-	for to := from.Add(j.Length); time.Now().Before(to); {
-		for n, g := range guards {
-			begun := time.Now()
-			if err := g.Do(ctx, j.key(0), func() {}); err != nil {
-				return r, err
-			}
-			if begun.After(from) {
-				record(turns[n], time.Since(begun))
-			}
-		}
-	}
-	for _, h := range turns {
-		r.Turns = append(r.Turns, h.Export())
-	}
-	return r, nil
+	return inTurns(ctx, j, ready, 1, ways)
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/guard"
@@ -25,7 +24,7 @@ func several(ctx context.Context, j job, client *redis.Client, ready func()) (re
 	}
 	defer func() { _ = g.Close() }()
 	ways := []func(context.Context, *guard.Guard, []guard.KeyFunc) error{together, nested}
-	turns := []*hdrhistogram.Histogram{newHistogram(), newHistogram()}
+	turns := histograms(len(ways))
 	ctx, cancel := context.WithTimeout(ctx, endOfTime)
 	defer cancel()
 	var mu sync.Mutex
@@ -54,11 +53,7 @@ func several(ctx context.Context, j job, client *redis.Client, ready func()) (re
 		})
 	}
 	callers.Wait()
-	var r report
-	for _, h := range turns {
-		r.Turns = append(r.Turns, h.Export())
-	}
-	return r, failure
+	return report{Turns: exported(turns)}, failure
 }
 
 // keys returns the keys of a cycle, sorted.

@@ -12,7 +12,6 @@ type measure struct {
 	scenario string
 	name     string
 	digits   int // after the decimal point
-	callers  int // for plots over callers
 	values   map[string][]float64
 	bars     []bar
 }

@@ -55,6 +55,19 @@ func (o outcome) waits() *hdrhistogram.Histogram {
 	return h
 }
 
+// turns are a quantile of cycles that took turns, in ns, over all processes.
+func (o outcome) turns(quantile float64) []int64 {
+	all := histograms(len(o.reports[0].Turns))
+	at := make([]int64, len(all))
+	for i, h := range all {
+		for _, r := range o.reports {
+			h.Merge(hdrhistogram.Import(r.Turns[i]))
+		}
+		at[i] = h.ValueAtQuantile(quantile)
+	}
+	return at
+}
+
 // fairness is Jain's index over all callers: 1 if all got the same, 1/n if one of n got
 // everything.
 func (o outcome) fairness() float64 {

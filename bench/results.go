@@ -2,13 +2,11 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 )
 
-// formatResults is RESULTS.md without the plots.
+// formatResults is RESULTS.md.
 func formatResults(runs []measured) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "# Results\n\nWritten by `make bench`. [README.md](README.md) says how to read it, and what \"tuned\" is.\n\n")
@@ -35,21 +33,6 @@ func busy(load string) bool {
 	last, _, _ := strings.Cut(load, " ")
 	n, err := strconv.ParseFloat(last, 64)
 	return err == nil && n >= 1
-}
-
-// writeResults writes RESULTS.md and the plots that it shows.
-func writeResults(dir, text string, all []result) error {
-	for _, p := range plots {
-		drawn, err := p.draw(all)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.file, err)
-		}
-		if err := save(drawn, filepath.Join(dir, p.file)); err != nil {
-			return err
-		}
-		text += fmt.Sprintf("\n![%s](%s)\n", p.title, p.file)
-	}
-	return os.WriteFile(filepath.Join(dir, "RESULTS.md"), []byte(text), 0o644)
 }
 
 // theHeadlines are what most users ask first.
@@ -101,6 +84,18 @@ func headlines(all []result) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// measures are those of a scenario.
+func measures(all []result, scenario string) (found []*measure) {
+	for _, r := range all {
+		for _, m := range r.measures {
+			if m.scenario == scenario {
+				found = append(found, m)
+			}
+		}
+	}
+	return found
 }
 
 // first says which library is the first, and how ours compares with the best of the others.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // scenario is a situation to measure the libraries in.
@@ -19,10 +17,7 @@ type scenario struct {
 }
 
 // result is what a scenario showed.
-type result struct {
-	measures []*measure
-	waits    map[string]*hdrhistogram.Histogram // of all rounds, if the scenario plots them
-}
+type result struct{ measures []*measure }
 
 // The scenarios, in the order of the table.
 var scenarios = []*scenario{

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // runLimits measures one key that several may hold at once, beside an exclusive lock.
@@ -29,12 +27,9 @@ func runLimits(ctx context.Context, b *bench, s *scenario) (r result, err error)
 			j.Warmup, j.Length = b.long(warmup), b.long(3*time.Second)
 			err := b.interleave(ctx, []string{ours}, j, 4, func(_ string, o outcome) error {
 				rate.add(column, o.cyclesPerSecond())
+				turns := o.turns(99)
 				for i, tail := range tails {
-					all := newHistogram()
-					for _, report := range o.reports {
-						all.Merge(hdrhistogram.Import(report.Turns[i]))
-					}
-					tail.add(column, micros(all.ValueAtQuantile(99))/1e3)
+					tail.add(column, micros(turns[i])/1e3)
 				}
 				return nil
 			})

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Scenarios of several processes.
@@ -17,7 +15,6 @@ func runCrowd(ctx context.Context, b *bench, s *scenario) (result, error) {
 	tail := newMeasure(s.name, "wait, p99 ms", 1, atMost(0.2, "best peer", peers...))
 	fair := newMeasure(s.name, "Jain's fairness over all goroutines", 4, atLeast(0.99, ""))
 	cost := newCosts(s, "", atMost(1, ""))
-	waits := map[string]*hdrhistogram.Histogram{}
 	j := job{
 		Kind: "cycles", Callers: 64, Hot: true, Section: section, Waits: true, Sections: true,
 		Warmup: b.long(time.Second), Length: b.long(5 * time.Second),
@@ -29,10 +26,6 @@ func runCrowd(ctx context.Context, b *bench, s *scenario) (result, error) {
 		tail.add(library, micros(h.ValueAtQuantile(99))/1e3)
 		fair.add(library, o.fairness())
 		cost.add(library, o)
-		if waits[library] == nil {
-			waits[library] = newHistogram()
-		}
-		waits[library].Merge(h)
 		_, err := o.handovers()
 		if err != nil || library != ours {
 			return err
@@ -42,7 +35,7 @@ func runCrowd(ctx context.Context, b *bench, s *scenario) (result, error) {
 		rate.add(reference, sections.cyclesPerSecond())
 		return err
 	})
-	return result{append([]*measure{rate, typical, tail, fair}, cost.all()...), waits}, err
+	return result{append([]*measure{rate, typical, tail, fair}, cost.all()...)}, err
 }
 
 // runMany measures what each of many processes with few callers asks of Redis.

@@ -104,9 +104,6 @@ func runOver(ctx context.Context, b *bench, s *scenario, callers []int, j job, b
 			goroutines += tuned
 		}
 		rate, cost := newMeasure(s.name, "cycles/s"+goroutines, 0), newCosts(s, goroutines)
-		if !j.Tuned {
-			rate.callers = n
-		}
 		r.measures = append(r.measures, rate)
 		if n > 1 && !j.Hot {
 			rate.bars = bars[:1]

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/redlatch/redlatch/bench/internal/stage"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -50,8 +48,9 @@ func quorumAt(ctx context.Context, b *bench, on *stage.Stage, delay time.Duratio
 	}
 	j := job{Kind: "quorum", Others: addrs[1:], Warmup: b.long(warmup), Length: b.long(3 * time.Second)}
 	return there.interleave(ctx, []string{ours}, j, 1, func(_ string, o outcome) error {
+		turns := o.turns(50)
 		for i, name := range quorate {
-			typical.add(name, micros(hdrhistogram.Import(o.reports[0].Turns[i]).ValueAtQuantile(50)))
+			typical.add(name, micros(turns[i]))
 		}
 		return nil
 	})

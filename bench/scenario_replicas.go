@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/bench/internal/stage"
@@ -33,13 +32,11 @@ func runReplicas(ctx context.Context, b *bench, s *scenario) (r result, err erro
 			return err
 		}
 		return there.interleave(ctx, []string{ours}, j, 1, func(_ string, o outcome) error {
-			turns := o.reports[0].Turns
-			bare := hdrhistogram.Import(turns[0]).ValueAtQuantile(50)
+			turns := o.turns(50)
 			for n := 1; n <= mostReplicas; n++ {
-				with := hdrhistogram.Import(turns[n]).ValueAtQuantile(50)
-				typical[n].add(ours, micros(with))
-				typical[n].add(reference, micros(bare))
-				ratio[n].add(ours, float64(with)/float64(bare))
+				typical[n].add(ours, micros(turns[n]))
+				typical[n].add(reference, micros(turns[0]))
+				ratio[n].add(ours, float64(turns[n])/float64(turns[0]))
 			}
 			return nil
 		})

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // runSeveral measures several keys at once, beside locks that are nested by hand.
@@ -27,14 +25,9 @@ func runSeveral(ctx context.Context, b *bench, s *scenario) (r result, err error
 				Warmup: b.long(warmup), Length: b.long(1500 * time.Millisecond),
 			}
 			err := b.interleave(ctx, []string{ours}, j, load.processes, func(_ string, o outcome) error {
-				all := []*hdrhistogram.Histogram{newHistogram(), newHistogram()}
-				for _, report := range o.reports {
-					for i, h := range report.Turns {
-						all[i].Merge(hdrhistogram.Import(h))
-					}
-				}
-				typical.add(ours, micros(all[0].ValueAtQuantile(50)))
-				typical.add(reference, micros(all[1].ValueAtQuantile(50)))
+				turns := o.turns(50)
+				typical.add(ours, micros(turns[0]))
+				typical.add(reference, micros(turns[1]))
 				return nil
 			})
 			if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,21 +82,20 @@ func TestSmoke_EveryScenarioRuns(t *testing.T) {
 		assert.Greater(t, polls, commands, m.name)
 	}
 
-	dir := t.TempDir()
-	require.NoError(t, writeResults(dir, formatResults(runs), all))
-	text, err := os.ReadFile(filepath.Join(dir, "RESULTS.md"))
-	require.NoError(t, err)
-	for _, p := range plots {
-		assert.Contains(t, string(text), p.file)
-		picture, err := os.ReadFile(filepath.Join(dir, p.file))
-		require.NoError(t, err)
-		for _, library := range libraries {
-			assert.Contains(t, string(picture), ">"+library+"<", p.file)
-		}
-	}
+	assert.Contains(t, formatResults(runs), "\n| solo     | acquire and release, median µs ")
 	profiles, err := filepath.Glob(filepath.Join(o.profiles, "cycles-redlatch-64x1-3.pprof"))
 	require.NoError(t, err)
 	assert.Len(t, profiles, 1, "a CPU profile of each process")
+}
+
+// sentIn is the measure of a scenario that has a value for each library.
+func sentIn(all []result, scenario, library string) float64 {
+	for _, m := range measures(all, scenario) {
+		if v, ok := m.at(library); ok && strings.HasPrefix(m.name, sentPerAcquisition) {
+			return v
+		}
+	}
+	return math.NaN()
 }
 
 // Each server has its columns.
