@@ -164,35 +164,23 @@ func TestLink_Traceparent(t *testing.T) {
 	assert.Equal(t, "worker-7", attributesOf(waited.Attributes())[holderText], "a text of one's own in front")
 }
 
-// unsampledHolds records the spans of holds, and samples those of waits only.
-type unsampledHolds struct{ sdktrace.Sampler }
+// recordOnly records spans that are not sampled.
+type recordOnly struct{ sdktrace.Sampler }
 
-func (unsampledHolds) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
-	decision := sdktrace.RecordAndSample
-	if strings.HasPrefix(p.Name, "hold ") {
-		decision = sdktrace.RecordOnly
-	}
-	return sdktrace.SamplingResult{Decision: decision, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
+func (recordOnly) ShouldSample(sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	return sdktrace.SamplingResult{Decision: sdktrace.RecordOnly}
 }
 
 // A span that is recorded and not sampled is not exported: a link to it would lead nowhere.
 func TestSampled_HoldsThatAreNotSampledAreNotLinked(t *testing.T) {
+	t.Parallel()
 	spans := tracetest.NewSpanRecorder()
-	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithSampler(unsampledHolds{sdktrace.AlwaysSample()}), sdktrace.WithSpanProcessor(spans))
-	bubble(t, func(t *testing.T, _ *env, g *guard.Guard, _ *guardtest.Store) {
-		hold := waitFor(t, g, t.Context(), t.Context())
-		require.True(t, hold.IsValid())
-		require.False(t, hold.IsSampled())
-		waits := 0
-		for _, span := range spans.Ended() {
-			if span.Name() == "acquire order" {
-				waits++
-				assert.Empty(t, span.Links())
-			}
-		}
-		assert.Equal(t, 2, waits)
-	}, tracing.WithTracerProvider(provider))
+	r := newEnv(tracing.WithTracerProvider(sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(recordOnly{sdktrace.AlwaysSample()}), sdktrace.WithSpanProcessor(spans))))
+	r.HoldStart(t.Context(), lock, guard.Hold{Depth: 1})
+	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeTimeout, Queued: true, Err: guard.ErrBusy})
+	require.Len(t, spans.Ended(), 1)
+	assert.Empty(t, spans.Ended()[0].Links())
 }
 
 // Where nothing is sampled and nothing measured, the work still runs under a span that is not sampled: what it

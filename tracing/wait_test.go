@@ -172,18 +172,25 @@ func TestLink_EachCallerLinksToTheHold(t *testing.T) {
 	}
 }
 
-// A hold that ended before a caller began to wait was not in the way.
+// A hold that ended before a caller began to wait was not in the way. Of several holds, the last one is linked.
 func TestLink_EndedHoldsAreNotLinked(t *testing.T) {
 	t.Parallel()
 	r := newEnv()
-	earlier := r.WaitStart(t.Context(), lock) // keeps the state of the key alive
 	hold := guard.Hold{Fence: 1, Depth: 1}
-	r.HoldEnd(r.HoldStart(t.Context(), lock, hold), lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+	holds := func() trace.SpanContext {
+		ctx := r.HoldStart(t.Context(), lock, hold)
+		r.HoldEnd(ctx, lock, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+		return trace.SpanContextFromContext(ctx)
+	}
+	earlier := r.WaitStart(t.Context(), lock)
+	holds()
 	r.wait(t.Context(), guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})
+	last := holds()
 	r.WaitEnd(earlier, lock, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true})
 	waits := r.named("acquire order")
 	assert.Empty(t, waits[0].Links())
-	assert.Len(t, waits[1].Links(), 1)
+	require.Len(t, waits[1].Links(), 1)
+	assert.Equal(t, last, waits[1].Links()[0].SpanContext)
 }
 
 // A hold that is given back before Redis is asked was not in the way either.
