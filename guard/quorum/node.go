@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"embed"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -61,7 +62,7 @@ func (n node) Release(ctx context.Context, r guardstore.Release) (guardstore.Rel
 // Peek implements server.
 func (n node) Peek(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
 	keys := []string{n.key(c.Key, ""), n.key(c.Key, ":ended"), n.key(c.Key, ":wake")}
-	reply, err := n.Do(ctx, peekScript.With(keys, &c.Owner, &c.Ticket))
+	reply, err := n.Do(ctx, peekScript.With(keys, c.Owner, strconv.FormatUint(c.Ticket, 10)))
 	if err != nil {
 		return guardstore.ClaimReply{}, err
 	}
@@ -71,7 +72,7 @@ func (n node) Peek(ctx context.Context, c guardstore.Claim) (guardstore.ClaimRep
 // RaiseFence implements server.
 func (n node) RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64) (held bool, err error) {
 	keys := []string{n.key(c.Key, ""), n.key(c.Key, ":ended")}
-	reply, err := n.Do(ctx, raiseFenceScript.With(keys, &c.Owner, &fence))
+	reply, err := n.Do(ctx, raiseFenceScript.With(keys, c.Owner, strconv.FormatUint(fence, 10)))
 	if err != nil {
 		return false, err
 	}
@@ -81,11 +82,14 @@ func (n node) RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64) 
 // Rollback implements server.
 func (n node) Rollback(ctx context.Context, c guardstore.Claim, tombstone, notify bool) error {
 	keys := []string{n.key(c.Key, ""), n.key(c.Key, ":ended"), n.key(c.Key, ":wake")}
-	channels := ""
+	mark, channels := "0", ""
+	if tombstone {
+		mark = "1"
+	}
 	if notify {
 		channels = n.Channels()
 	}
-	_, err := n.Do(ctx, rollbackScript.With(keys, &c.Owner, tombstone, &channels))
+	_, err := n.Do(ctx, rollbackScript.With(keys, c.Owner, mark, channels))
 	return err
 }
 

@@ -30,24 +30,26 @@ func (e AckError) Error() string {
 	return fmt.Sprintf("%v of %d replicas knew of the lock after %v", e.acks, e.N, e.Timeout)
 }
 
-// send sends a command, and waits for the replicas on the same connection, as WAIT is about what that connection wrote.
-// The error is an AckError, beside the reply, if too few know, or it is not known how many do.
-func (w AckWait) send(ctx context.Context, l *link, c Command) (reply any, err error) {
+// sendAcked sends a command, and waits for the replicas on the same connection, as WAIT is about what that connection
+// wrote. If too few know of it, or it is not known how many do, it returns an AckError next to the reply.
+func (l *link) sendAcked(ctx context.Context, c Command) (any, error) {
 	var cmd, wait noRetryCmd
 	for _, inFull := range []bool{false, true} {
-		cmd, wait = call{c}.pack(ctx, inFull), noRetryCmd{redis.NewCmd(ctx, "wait", w.N, w.Timeout.Milliseconds())}
+		cmd = pack(ctx, []*Command{&c}, inFull)
+		wait = noRetryCmd{redis.NewCmd(ctx, "wait", c.Acks.N, c.Acks.Timeout.Milliseconds())}
 		pipe := l.client.Pipeline()
 		_, _ = pipe.Process(ctx, cmd), pipe.Process(ctx, wait) // only queues them
 		_, _ = pipe.Exec(ctx)                                  // each keeps its own error
-		if !isNoScript(cmd.Err()) {
+		if !isNoScript(cmd) {
 			break
 		}
 	}
-	if reply, err = l.resultOf(ctx, c, cmd); err != nil {
+	reply, err := l.reply(ctx, c.Script, cmd)
+	if err != nil {
 		return nil, err
 	}
-	if acks, ok := wait.Val().(int64); !ok || acks < int64(w.N) {
-		err = AckError{w, wait.Val(), wait.Err()}
+	if acks, ok := wait.Val().(int64); !ok || acks < int64(c.Acks.N) {
+		err = AckError{c.Acks, wait.Val(), wait.Err()}
 	}
 	return reply, err
 }

@@ -71,29 +71,23 @@ func (c *Client) afterwards(send func(l *link) (any, error)) (any, error) {
 }
 
 // Do sends a command and waits for its reply until the deadline of ctx. If ctx is canceled before the command is sent, it
-// is not sent. Later, Do still waits for the reply.
+// is not sent. Later, Do still waits for the reply. If too few replicas know of it, Do returns an AckError next to the reply.
 func (c *Client) Do(ctx context.Context, cmd Command) (any, error) {
 	if c.closed.Load() {
 		return c.afterwards(func(l *link) (any, error) { return l.send(ctx, cmd) })
 	}
 	c.primary.check(ctx)
 	calls := c.calls
-	if c.nodes != nil {
+	switch {
+	case cmd.Acks.N > 0:
+		return calls.sendAcked(ctx, cmd)
+	case c.nodes != nil:
 		var err error
 		if calls, err = c.nodes.combiner(ctx, cmd); err != nil {
 			return nil, err
 		}
 	}
 	return calls.do(ctx, cmd)
-}
-
-// DoAcked is Do for a command that replicas have to know of. If too few do, it returns an AckError next to the reply.
-func (c *Client) DoAcked(ctx context.Context, cmd Command, w AckWait) (any, error) {
-	if c.closed.Load() {
-		return c.Do(ctx, cmd)
-	}
-	c.primary.check(ctx)
-	return w.send(ctx, &c.calls.link, cmd)
 }
 
 // Call sends a command that is no script.
@@ -103,12 +97,6 @@ func (c *Client) Call(ctx context.Context, words ...any) (any, error) {
 	}
 	c.primary.check(ctx)
 	return c.renewals.call(ctx, words)
-}
-
-func (l *link) call(ctx context.Context, words []any) (any, error) {
-	cmd := noRetryCmd{redis.NewCmd(ctx, words...)}
-	_ = l.client.Process(ctx, cmd)
-	return l.result(ctx, cmd)
 }
 
 // Publish sends a message.
@@ -142,10 +130,6 @@ func (c *Client) SingleAddress() bool { return c.nodes == nil }
 func (c *Client) Pipeline(ctx context.Context, cmds []Command) []Reply {
 	c.primary.check(ctx)
 	replies := make([]Reply, len(cmds))
-	if c.nodes == nil {
-		c.renewals.sendAll(ctx, cmds, func(i int, r Reply) { replies[i] = r })
-		return replies
-	}
 	var pipelines sync.WaitGroup
 	for addr, part := range c.nodes.part(ctx, cmds) {
 		pipelines.Go(func() {

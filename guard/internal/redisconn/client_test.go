@@ -86,16 +86,19 @@ func (s *fakeServer) scripts() (sent []string) {
 }
 
 // of is a command that the fakeServer knows by a name.
-func of(name string) Scripted { return NewScript("the script").With([]string{"key"}, name) }
-
-// batched goes along with others of its script.
-type batched struct{ Scripted }
-
-func (batched) Alone() bool { return false }
+func of(name string) Command { return NewScript("the script").With([]string{"key"}, name) }
 
 var scriptOfMany = NewScriptOfMany("the script of many")
 
-func batchedOf(name string) batched { return batched{scriptOfMany.With([]string{"a", "b"}, name)} }
+// batchedOf is a command that shares a call with others of its script.
+func batchedOf(name string) Command { return scriptOfMany.With([]string{"a", "b"}, name) }
+
+// acked is a command that replicas have to know of.
+func acked(name string, w AckWait) Command {
+	c := of(name)
+	c.Acks = w
+	return c
+}
 
 // together sends commands in one write, as callers' commands go out under load.
 func together(ctx context.Context, c *Client, cmds []Command) []Reply {
@@ -134,7 +137,7 @@ var paths = map[string]func(ctx context.Context, c *Client) (any, error){
 		r := c.Pipeline(ctx, []Command{of("it")})
 		return r[0].Value, r[0].Err
 	},
-	"acked": func(ctx context.Context, c *Client) (any, error) { return c.DoAcked(ctx, of("it"), AckWait{}) },
+	"acked": func(ctx context.Context, c *Client) (any, error) { return c.Do(ctx, acked("it", AckWait{N: 1})) },
 }
 
 // requireBroken checks that an error is of a connection that Redis closed.
@@ -152,7 +155,7 @@ func TestClient_SendsACommandOnce(t *testing.T) {
 				s.answer = func(p *resp.Peer, command, of string) {
 					switch {
 					case command == "WAIT":
-						p.WriteInt(0)
+						p.WriteInt(1)
 					case command == "EVALSHA" && !known:
 						p.WriteError("NOSCRIPT No matching script")
 					default:
@@ -275,8 +278,8 @@ func TestClient_CommandsThatGoTogether(t *testing.T) {
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
-		w := c.calls.newWaiter()
-		c.calls.sendTogether([]pending{{ended, of("a"), w}})
+		w := c.calls.newWaiter(ended, of("b"))
+		c.calls.sendTogether([]*waiter{w})
 		r := <-w.reply
 		require.ErrorIs(t, r.Err, ErrNotSent)
 		require.ErrorIs(t, r.Err, context.Canceled)
@@ -487,7 +490,7 @@ func TestClient_WaitsForReplicas(t *testing.T) {
 					}
 					p.WriteInline("did " + of)
 				}
-				got, err := c.DoAcked(t.Context(), of("it"), AckWait{2, 50 * time.Millisecond})
+				got, err := c.Do(t.Context(), acked("it", AckWait{2, 50 * time.Millisecond}))
 				assert.Equal(t, []string{"EVALSHA it", "WAIT 2 50"}, s.scripts())
 				if test.err == "" {
 					require.NoError(t, err)
@@ -514,7 +517,7 @@ func TestClient_AfterClose(t *testing.T) {
 		s.scripts()
 		for name, send := range map[string]func() (any, error){
 			"a script": func() (any, error) { return c.Do(t.Context(), of("it")) },
-			"acked":    func() (any, error) { return c.DoAcked(t.Context(), of("it"), AckWait{N: 1}) },
+			"acked":    func() (any, error) { return c.Do(t.Context(), acked("it", AckWait{N: 1})) },
 			"a call":   func() (any, error) { return c.Call(t.Context(), "echo", "it") },
 		} {
 			got, err := send()

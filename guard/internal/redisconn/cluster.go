@@ -34,7 +34,7 @@ func newClusterNodes(l link, renewals redis.UniversalClient, tasks *task.Group) 
 
 // combiner returns the combiner of the node that serves a command.
 func (n *clusterNodes) combiner(ctx context.Context, cmd Command) (*combiner, error) {
-	addr, err := n.addr(ctx, cmd.Keys()[0])
+	addr, err := n.addr(ctx, cmd.Keys[0])
 	if err != nil {
 		n.onFailure(ctx, err)
 		return nil, err
@@ -69,17 +69,20 @@ func (n *clusterNodes) addr(ctx context.Context, key string) (string, error) {
 
 // part is the commands for one node, and their indexes.
 type part struct {
-	cmds []Command
+	cmds []*Command
 	of   []int
 }
 
-// part parts commands by the nodes that serve their keys.
+// part parts commands by the nodes that serve their keys. Without a cluster, n is nil, and there is one part.
 func (n *clusterNodes) part(ctx context.Context, cmds []Command) map[string]part {
 	parts := make(map[string]part)
-	for i, c := range cmds {
-		addr, _ := n.addr(ctx, c.Keys()[0]) // without an answer, the pipeline will say why
+	for i := range cmds {
+		addr := ""
+		if n != nil {
+			addr, _ = n.addr(ctx, cmds[i].Keys[0]) // without an answer, the pipeline will say why
+		}
 		p := parts[addr]
-		parts[addr] = part{append(p.cmds, c), append(p.of, i)}
+		parts[addr] = part{append(p.cmds, &cmds[i]), append(p.of, i)}
 	}
 	return parts
 }

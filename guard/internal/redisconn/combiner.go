@@ -36,31 +36,29 @@ type combiner struct {
 
 	mu     sync.Mutex
 	active int // writes on their way
-	queue  []pending
+	queue  []*waiter
 }
 
-// pending is a command in the queue, or in a common write.
-type pending struct {
+// waiter is a command in the queue or in a common write, and what its caller needs to wait for the reply.
+type waiter struct {
 	ctx     context.Context //nolint:containedctx // that of its caller
 	command Command
-	*waiter
+	reply   chan Reply // one slot
+	timer   *time.Timer
 }
 
-// waiter is what a caller needs to wait in the queue.
-type waiter struct {
-	reply chan Reply // one slot
-	timer *time.Timer
-}
-
-func (c *combiner) newWaiter() *waiter {
-	if w, ok := c.waiters.Get().(*waiter); ok {
-		return w
+func (c *combiner) newWaiter(ctx context.Context, cmd Command) *waiter {
+	w, ok := c.waiters.Get().(*waiter)
+	if !ok {
+		w = &waiter{reply: make(chan Reply, 1), timer: time.NewTimer(clock.Forever)}
 	}
-	return &waiter{make(chan Reply, 1), time.NewTimer(clock.Forever)}
+	w.ctx, w.command = ctx, cmd
+	return w
 }
 
 func (c *combiner) reuse(w *waiter) {
 	w.timer.Stop()
+	w.ctx, w.command = nil, Command{}
 	c.waiters.Put(w)
 }
 
@@ -74,25 +72,24 @@ func (c *combiner) do(ctx context.Context, cmd Command) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	p, queued := c.enter(ctx, cmd)
-	if queued {
-		return c.wait(p)
+	if w := c.enter(ctx, cmd); w != nil {
+		return c.wait(w)
 	}
 	defer c.exit() //nolint:contextcheck // it sends for others
 	return c.send(ctx, cmd)
 }
 
 // enter counts a write, or queues the command if as many writes as may be are on their way. One of these sends it.
-func (c *combiner) enter(ctx context.Context, cmd Command) (p pending, queued bool) {
+func (c *combiner) enter(ctx context.Context, cmd Command) (queued *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.active < inFlight {
 		c.active++
-		return pending{}, false
+		return nil
 	}
-	p = pending{ctx, cmd, c.newWaiter()}
-	c.queue = append(c.queue, p)
-	return p, true
+	queued = c.newWaiter(ctx, cmd)
+	c.queue = append(c.queue, queued)
+	return queued
 }
 
 // exit counts a write out, or starts a goroutine that sends what queued.
@@ -111,25 +108,26 @@ func (c *combiner) exit() {
 
 // wait waits for the reply to a command that is in the queue. A caller that leaves the queue has sent nothing. Once the
 // command is on its way, its caller leaves at its deadline, but a caller that is canceled waits for the reply.
-func (c *combiner) wait(p pending) (any, error) {
-	deadline, ends := p.ctx.Deadline()
+func (c *combiner) wait(w *waiter) (any, error) {
+	deadline, ends := w.ctx.Deadline()
 	if !ends {
 		deadline = time.Now().Add(c.timeout)
 	}
-	p.timer.Reset(time.Until(deadline))
-	left := clock.Caller(p.ctx).Done()
+	w.timer.Reset(time.Until(deadline))
+	ctx := w.ctx
+	left := clock.Caller(ctx).Done()
 	for {
 		select {
-		case r := <-p.reply:
-			c.reuse(p.waiter)
+		case r := <-w.reply:
+			c.reuse(w)
 			return r.Value, r.Err
 		case <-left:
 			left = nil
-			if c.remove(p) {
-				return nil, notSent(context.Cause(p.ctx))
+			if c.remove(w) {
+				return nil, notSent(context.Cause(ctx))
 			}
-		case <-p.timer.C:
-			if c.remove(p) {
+		case <-w.timer.C:
+			if c.remove(w) {
 				return nil, notSent(context.DeadlineExceeded)
 			}
 			return nil, c.named(context.DeadlineExceeded)
@@ -139,13 +137,13 @@ func (c *combiner) wait(p pending) (any, error) {
 
 // remove takes a command out of the queue. It returns false if the command is not there any more: its waiter must not
 // be used again then.
-func (c *combiner) remove(p pending) bool {
+func (c *combiner) remove(w *waiter) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := slices.IndexFunc(c.queue, func(other pending) bool { return other.waiter == p.waiter })
+	at := slices.Index(c.queue, w)
 	if at >= 0 {
 		c.queue = slices.Delete(c.queue, at, at+1)
-		c.reuse(p.waiter)
+		c.reuse(w)
 	}
 	return at >= 0
 }
@@ -159,7 +157,7 @@ func (c *combiner) drain() {
 }
 
 // take takes commands out of the queue. If there are none, it counts the write out.
-func (c *combiner) take() []pending {
+func (c *combiner) take() []*waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := min(len(c.queue), pipelineMost)
@@ -176,15 +174,15 @@ func (c *combiner) take() []pending {
 }
 
 // sendTogether sends commands in one write. It skips commands whose context has ended.
-func (c *combiner) sendTogether(taken []pending) {
-	cmds := make([]Command, 0, len(taken))
-	taken = slices.DeleteFunc(taken, func(p pending) bool {
-		err := p.ctx.Err()
+func (c *combiner) sendTogether(taken []*waiter) {
+	cmds := make([]*Command, 0, len(taken))
+	taken = slices.DeleteFunc(taken, func(w *waiter) bool {
+		err := w.ctx.Err()
 		if err != nil {
-			p.reply <- Reply{Err: notSent(err)}
+			w.reply <- Reply{Err: notSent(err)}
 			return true
 		}
-		cmds = append(cmds, p.command)
+		cmds = append(cmds, &w.command)
 		return false
 	})
 	if len(taken) == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -33,99 +32,58 @@ func NewScriptOfMany(source string) *Script {
 	return s
 }
 
-// name says to Redis which script to run.
-func (s *Script) name(inFull bool) (command string, text *string) {
-	if inFull {
-		return "eval", &s.Source
-	}
-	return "evalsha", &s.sha
+// Command is one run of a script.
+type Command struct {
+	Script *Script
+	Keys   []string
+	Shared []string // the arguments that all commands of one call have in common
+	Args   []string // the arguments of this command
+	Alone  bool     // it must not share a call with other commands of its script
+	Acks   AckWait  // how many replicas have to know of what it wrote; zero: none
 }
-
-// Command is what a script is to do, with its keys and arguments. Arguments may be pointers, which saves
-// putting their values on the heap.
-type Command interface {
-	Script() *Script
-	Keys() []string
-	// Shared appends the arguments that all commands of one call share; Args appends those of this command.
-	Shared(words []any) []any
-	Args(words []any) []any
-	// Alone says that the command must not share a call with others of its script.
-	Alone() bool
-}
-
-// Scripted is a command that is not sent often.
-type Scripted struct {
-	of   *Script
-	on   []string
-	with []any
-}
-
-// Script implements Command.
-func (s Scripted) Script() *Script { return s.of }
-
-// Keys implements Command.
-func (s Scripted) Keys() []string { return s.on }
-
-// Args implements Command.
-func (s Scripted) Args(words []any) []any { return append(words, s.with...) }
-
-// Shared implements Command.
-func (Scripted) Shared(words []any) []any { return words }
-
-// Alone implements Command.
-func (Scripted) Alone() bool { return true }
 
 // With makes a command of the script.
-func (s *Script) With(keys []string, args ...any) Scripted { return Scripted{s, keys, args} }
+func (s *Script) With(keys []string, args ...string) Command {
+	return Command{Script: s, Keys: keys, Args: args}
+}
 
-// firstKey is where EVAL and EVALSHA have it.
+// firstKey is where EVAL and EVALSHA have the first key.
 const firstKey = 3
 
-// call is one or more commands that share a call of their script.
-type call []Command
-
-// pack makes what go-redis sends.
-func (cmds call) pack(ctx context.Context, inFull bool) noRetryCmd {
-	s, keys := cmds[0].Script(), cmds[0].Keys()
-	words := make([]any, 0, firstKey+len(cmds)*(len(keys)+8))
-	name, text := s.name(inFull)
-	words = append(words, name, text, len(cmds)*len(keys), keys[0]) // a cluster client looks for the first one
-	for k := 1; k < len(keys); k++ {
-		words = append(words, &keys[k])
+// pack makes what go-redis sends: one call of a script, for one or more commands. A pointer saves putting a string on
+// the heap.
+func pack(ctx context.Context, cmds []*Command, inFull bool) noRetryCmd {
+	first := cmds[0]
+	words := make([]any, 0, firstKey+len(first.Shared)+len(cmds)*(len(first.Keys)+len(first.Args)))
+	if inFull {
+		words = append(words, "eval", &first.Script.Source)
+	} else {
+		words = append(words, "evalsha", &first.Script.sha)
 	}
-	for _, c := range cmds[1:] {
-		keys := c.Keys()
-		for k := range keys {
-			words = append(words, &keys[k])
-		}
-	}
-	words = cmds[0].Shared(words)
+	words = append(words, len(cmds)*len(first.Keys))
 	for _, c := range cmds {
-		words = c.Args(words)
+		words = appendPointers(words, c.Keys)
 	}
-	return cmdOf(ctx, words)
-}
-
-// only returns the reply to a call of one command.
-func only(c Command, reply any) (any, error) {
-	if !c.Script().many {
-		return reply, nil
+	words[firstKey] = first.Keys[0] // go-redis's cluster client reads it
+	words = appendPointers(words, first.Shared)
+	for _, c := range cmds {
+		words = appendPointers(words, c.Args)
 	}
-	list, _ := reply.([]any)
-	if len(list) != 1 || list[0] == nil {
-		return nil, fmt.Errorf("unexpected reply of type %T to one command", reply)
-	}
-	err, _ := list[0].(error)
-	return list[0], err
-}
-
-func cmdOf(ctx context.Context, words []any) noRetryCmd {
 	cmd := redis.NewCmd(ctx, words...)
 	cmd.SetFirstKeyPos(firstKey)
 	return noRetryCmd{cmd}
 }
 
-func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+func appendPointers(words []any, texts []string) []any {
+	for i := range texts {
+		words = append(words, &texts[i])
+	}
+	return words
+}
+
+func isNoScript(cmd noRetryCmd) bool {
+	return cmd.Err() != nil && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT")
+}
 
 // noRetryCmd is a command that go-redis does not send again when its reply was lost: whether
 // to repeat it, and what the answer to a repeated one means, only the caller knows.

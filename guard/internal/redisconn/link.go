@@ -32,7 +32,7 @@ type Reply struct {
 
 // sendAll sends commands in one write, those of one script in calls that they share. A command that Redis did not
 // execute as part of a call is sent once more, by itself. answer is called with the reply to each command, by its index.
-func (l *link) sendAll(ctx context.Context, cmds []Command, answer func(i int, r Reply)) {
+func (l *link) sendAll(ctx context.Context, cmds []*Command, answer func(i int, r Reply)) {
 	which := make([]int, len(cmds))
 	for i := range which {
 		which[i] = i
@@ -42,7 +42,7 @@ func (l *link) sendAll(ctx context.Context, cmds []Command, answer func(i int, r
 		which = nil
 		for n, cmd := range l.exchange(ctx, calls) {
 			if part := parts[n]; len(part) == 1 {
-				reply, err := l.resultOf(ctx, cmds[part[0]], cmd)
+				reply, err := l.reply(ctx, cmds[part[0]].Script, cmd)
 				answer(part[0], Reply{reply, err})
 			} else {
 				which = append(which, l.unpack(ctx, cmd, part, answer)...)
@@ -52,11 +52,11 @@ func (l *link) sendAll(ctx context.Context, cmds []Command, answer func(i int, r
 }
 
 // callsOf makes calls of some commands, of each by itself if they are to be apart. It returns their indexes, too.
-func callsOf(cmds []Command, which []int, apart bool) (calls []call, parts [][]int) {
+func callsOf(cmds []*Command, which []int, apart bool) (calls [][]*Command, parts [][]int) {
 	open := make(map[*Script]int) // the call that more commands of a script may join
 	for _, i := range which {
-		s := cmds[i].Script()
-		alone := apart || !s.many || cmds[i].Alone()
+		s := cmds[i].Script
+		alone := apart || !s.many || cmds[i].Alone
 		at, is := open[s]
 		if alone || !is || len(calls[at]) == callMost {
 			at = len(calls)
@@ -73,7 +73,7 @@ func callsOf(cmds []Command, which []int, apart bool) (calls []call, parts [][]i
 // unpack answers the commands that share a call. It returns those that Redis did not execute: all of them if it refused
 // the call. A command that it executed before it refused the rest may be executed twice.
 func (l *link) unpack(ctx context.Context, cmd noRetryCmd, part []int, answer func(i int, r Reply)) (again []int) {
-	reply, err := l.result(ctx, cmd)
+	err := l.check(ctx, cmd.Err())
 	var refusal redis.Error
 	if err != nil && !errors.As(err, &refusal) {
 		for _, i := range part {
@@ -84,7 +84,7 @@ func (l *link) unpack(ctx context.Context, cmd noRetryCmd, part []int, answer fu
 	if err != nil && redis.HasErrorPrefix(err, "CROSSSLOT") {
 		l.apart.Store(true) // one address leads to a cluster
 	}
-	replies, _ := reply.([]any)
+	replies, _ := cmd.Val().([]any)
 	if len(replies) != len(part) {
 		return part
 	}
@@ -102,7 +102,7 @@ func (l *link) unpack(ctx context.Context, cmd noRetryCmd, part []int, answer fu
 // exchange sends script calls in one write, by name, and those that Redis does not know once more in full.
 // NOSCRIPT says that nothing was executed, so it is the only answer after which anything is sent again. Each
 // call keeps its own error.
-func (l *link) exchange(ctx context.Context, calls []call) []noRetryCmd {
+func (l *link) exchange(ctx context.Context, calls [][]*Command) []noRetryCmd {
 	cmds, which := make([]noRetryCmd, len(calls)), make([]int, len(calls))
 	for i := range which {
 		which[i] = i
@@ -115,37 +115,43 @@ func (l *link) exchange(ctx context.Context, calls []call) []noRetryCmd {
 			to = l.client.Pipeline() // Process only queues, Exec sends
 		}
 		for _, i := range which {
-			cmds[i] = calls[i].pack(ctx, inFull)
+			cmds[i] = pack(ctx, calls[i], inFull)
 			_ = to.Process(ctx, cmds[i])
 		}
 		if pipe, ok := to.(redis.Pipeliner); ok && len(which) > 1 {
 			_, _ = pipe.Exec(ctx)
 		}
-		which = slices.DeleteFunc(which, func(i int) bool { return !isNoScript(cmds[i].Err()) })
+		which = slices.DeleteFunc(which, func(i int) bool { return !isNoScript(cmds[i]) })
 	}
 	return cmds
 }
 
-// send sends a command.
+// send sends a command by itself.
 func (l *link) send(ctx context.Context, cmd Command) (any, error) {
-	return l.resultOf(ctx, cmd, l.exchange(ctx, []call{{cmd}})[0])
+	return l.reply(ctx, cmd.Script, l.exchange(ctx, [][]*Command{{&cmd}})[0])
 }
 
-// resultOf returns the reply to a command that had a call by itself.
-func (l *link) resultOf(ctx context.Context, of Command, cmd noRetryCmd) (any, error) {
-	reply, err := l.result(ctx, cmd)
-	if err != nil {
-		return nil, err
-	}
-	return only(of, reply)
+// call sends a command that is no script.
+func (l *link) call(ctx context.Context, words []any) (any, error) {
+	cmd := noRetryCmd{redis.NewCmd(ctx, words...)}
+	_ = l.client.Process(ctx, cmd)
+	return cmd.Val(), l.check(ctx, cmd.Err())
 }
 
-// result returns the reply to a call.
-func (l *link) result(ctx context.Context, cmd noRetryCmd) (any, error) {
+// reply returns the reply to a command that had a call of its script by itself.
+func (l *link) reply(ctx context.Context, of *Script, cmd noRetryCmd) (any, error) {
 	if err := l.check(ctx, cmd.Err()); err != nil {
 		return nil, err
 	}
-	return cmd.Val(), nil
+	if !of.many {
+		return cmd.Val(), nil
+	}
+	list, _ := cmd.Val().([]any)
+	if len(list) != 1 || list[0] == nil {
+		return nil, fmt.Errorf("unexpected reply of type %T to one command", cmd.Val())
+	}
+	err, _ := list[0].(error)
+	return list[0], err
 }
 
 // check looks at the error of a command. That of a connection names the server.

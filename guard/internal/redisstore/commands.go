@@ -1,151 +1,85 @@
 package redisstore
 
 import (
+	"context"
 	"strconv"
+	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
-// acquireCommand, releaseCommand and renewCommand are each in one piece of memory. Their Args are in the order of
-// the scripts.
-type acquireCommand struct {
-	guardstore.Claim
-
-	store *Store
-	names [5]string
-	ttl   int64
+// keys returns the Redis keys of a lock: slices of one string. The lock is the beginning of the queue.
+func (s *Store) keys(key string) []string {
+	base := s.prefix + ":{" + escape(key) + "}"
+	all := base + ":queue" + base + ":ended" + base + ":seen" + base + ":holders"
+	queue := len(base) + len(":queue")
+	ended := queue + len(base) + len(":ended")
+	seen := ended + len(base) + len(":seen")
+	return []string{all[:len(base)], all[:queue], all[queue:ended], all[ended:seen], all[seen:]}
 }
 
-func (*acquireCommand) Script() *redisconn.Script { return acquireScript }
+// millis writes a time as the scripts take it.
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-func (a *acquireCommand) Keys() []string {
-	if a.Once != nil {
-		return append(a.names[:], a.store.recordKey(a.Key))
-	}
-	return a.names[:]
-}
-
-func (a *acquireCommand) Shared(words []any) []any { return append(words, &a.store.channels) }
-
-func (a *acquireCommand) Args(words []any) []any {
-	words = append(words, &a.Owner, &a.ttl, &a.Metadata, a.wants())
-	if a.Once != nil {
-		words = onceArgs(words, a.Once)
-	}
-	return words
-}
-
-// wants is short for most: whether the claim waits, and has a subscription. Else it also has the place in the queue, and
-// the number that the fence must be above.
-func (a *acquireCommand) wants() string {
-	wants := "-"
-	if a.Queue {
-		wants = strconv.FormatUint(a.Ticket, 10)
-		if a.Unsubscribed {
+// acquireCommand is a claim for the script acquire. It shares a call if a look at the lock is enough for it.
+func (s *Store) acquireCommand(c *guardstore.Claim, keys []string) redisconn.Command {
+	wants := "-" // the claim does not wait
+	if c.Queue {
+		wants = strconv.FormatUint(c.Ticket, 10)
+		if c.Unsubscribed {
 			wants += "-"
 		}
 	}
-	if a.isPlain() {
-		return wants
+	plain := c.Limit == guardstore.Exclusive && c.Ticket == 0 && c.FenceAbove == 0
+	if !plain {
+		wants += " " + strconv.FormatUint(c.FenceAbove, 10)
 	}
-	return wants + " " + strconv.FormatUint(a.FenceAbove, 10)
-}
-
-// isPlain says that the claim takes the lock if it is free.
-func (a *acquireCommand) isPlain() bool {
-	return a.Limit == guardstore.Exclusive && a.Ticket == 0 && a.FenceAbove == 0
-}
-
-// Alone is for a claim that needs more than a look, or has a key more.
-func (a *acquireCommand) Alone() bool { return a.Once != nil || !a.isPlain() }
-
-// acquired reads the reply to it, and the server's clock in that reply.
-func acquired(reply any, err error) (guardstore.ClaimReply, uint64, error) {
-	lag, lags := err.(redisconn.AckError) //nolint:errorlint // as redisconn made it
-	if err != nil && !lags {
-		return guardstore.ClaimReply{}, 0, classify(err)
+	cmd := redisconn.Command{
+		Script: acquireScript, Keys: keys, Shared: s.shared, Args: []string{c.Owner, millis(c.TTL), c.Metadata, wants},
+		Alone: !plain || c.Once != nil, Acks: s.replicas,
 	}
-	r, at, err := parseClaim(reply)
-	if lags && r.Status == guardstore.ClaimHeld {
-		return guardstore.ClaimReply{}, at, lag
+	if c.Once != nil {
+		cmd.Keys = append(keys, s.recordKey(c.Key))
+		cmd.Args = onceArgs(cmd.Args, c.Once)
 	}
-	return r, at, err
+	return cmd
 }
 
-type releaseCommand struct {
-	guardstore.Release
-
-	store   *Store
-	script  *redisconn.Script
-	names   [5]string
-	more    []string // keys
-	careful bool     // the fence may be ahead of the server's clock
-}
-
-func (r *releaseCommand) Script() *redisconn.Script { return r.script }
-
-func (r *releaseCommand) Keys() []string { return append(r.names[:], r.more...) }
-
-func (r *releaseCommand) Shared(words []any) []any { return append(words, &r.store.channels) }
-
-func (r *releaseCommand) Args(words []any) []any {
-	words = append(words, &r.Owner, r.how())
+// releaseCommand is a release for the script release. It shares a call if it only has to delete the lock.
+func (s *Store) releaseCommand(ctx context.Context, r *guardstore.Release) redisconn.Command {
+	keys, how := s.keys(r.Key), ""
+	careful := s.clock(ctx, r.Key, keys[0]).mayBeBelow(r.Fence, s.now())
+	plain := r.Limit == guardstore.Exclusive && !careful && !r.Tombstone && r.MinHold == 0 && r.Record == nil
+	if !plain {
+		mark := " -"
+		if r.Tombstone {
+			mark = " t"
+		}
+		how = strconv.FormatUint(r.Fence, 10) + " " + millis(r.MinHold) + mark
+	}
+	cmd := redisconn.Command{Script: releaseScript, Keys: keys, Shared: s.shared, Args: []string{r.Owner, how}, Alone: !plain}
 	if r.Record != nil {
-		words = onceArgs(append(words, stateWords[r.Record.State]), &r.Record.Once)
-		words = append(words, &r.Record.Holder, r.Record.Result)
+		cmd.Keys = append(keys, s.recordKey(r.Key))
+		cmd.Args = onceArgs(append(cmd.Args, stateWords[r.Record.State]), &r.Record.Once)
+		cmd.Args = append(cmd.Args, r.Record.Holder, string(r.Record.Result))
+		cmd.Acks = s.replicas // a result that no replica knows of is not kept
 	}
-	return words
+	return cmd
 }
 
-// how is empty for most: the highest fence that was handed out, the MinHold, and whether a tombstone is needed.
-func (r *releaseCommand) how() string {
-	if r.isPlain() {
-		return ""
+// renewCommand is a grant for the script renew. With one key, a renewal gets through while its slot moves.
+func (s *Store) renewCommand(g *guardstore.Grant) redisconn.Command {
+	all := s.keys(g.Key)
+	cmd := redisconn.Command{
+		Script: renewScript, Keys: all[:1], Args: []string{g.Owner, strconv.FormatUint(g.Fence, 10), millis(g.TTL), strconv.Itoa(g.Depth), g.Metadata},
 	}
-	mark := " -"
-	if r.Tombstone {
-		mark = " t"
+	switch {
+	case g.Keep > 0:
+		cmd.Keys, cmd.Alone = []string{all[0], s.recordKey(g.Key)}, true
+		cmd.Args = append(cmd.Args, millis(g.Keep))
+	case g.Limit != guardstore.Exclusive:
+		cmd.Keys, cmd.Alone = []string{all[0], all[4]}, true
 	}
-	return strconv.FormatUint(r.Fence, 10) + " " + strconv.FormatInt(r.MinHold.Milliseconds(), 10) + mark
+	return cmd
 }
-
-// isPlain says that the release deletes the lock, unless another owner waits for it.
-func (r *releaseCommand) isPlain() bool {
-	return r.Limit == guardstore.Exclusive && !r.careful && !r.Tombstone && r.MinHold == 0 && r.Record == nil
-}
-
-// Alone is for a release that needs more, or has keys more.
-func (r *releaseCommand) Alone() bool { return r.more != nil || !r.isPlain() }
-
-// released reads the reply to it.
-func released(reply any, err error) (guardstore.ReleaseReply, error) {
-	if err != nil {
-		return guardstore.ReleaseReply{}, classify(err)
-	}
-	return parseRelease(reply)
-}
-
-type renewCommand struct {
-	*guardstore.Grant
-
-	keys []string
-	ttl  int64
-}
-
-func (*renewCommand) Script() *redisconn.Script { return renewScript }
-
-func (r *renewCommand) Keys() []string { return r.keys }
-
-func (*renewCommand) Shared(words []any) []any { return words }
-
-func (r *renewCommand) Args(words []any) []any {
-	words = append(words, &r.Owner, &r.Fence, &r.ttl, r.Depth, &r.Metadata)
-	if r.Keep > 0 {
-		words = append(words, r.Keep.Milliseconds())
-	}
-	return words
-}
-
-// Alone is for a hold beside others, or with a record, which has a key more.
-func (r *renewCommand) Alone() bool { return len(r.keys) > 1 }

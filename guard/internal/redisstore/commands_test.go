@@ -18,29 +18,13 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// valuesOf reads the arguments of a command, of which some are pointers.
-func valuesOf(c redisconn.Command) (values []any) {
-	for _, arg := range c.Args(c.Shared(nil)) {
-		switch p := arg.(type) {
-		case *string:
-			arg = *p
-		case *uint64:
-			arg = *p
-		case *int64:
-			arg = *p
-		}
-		values = append(values, arg)
-	}
-	return values
-}
-
 // What a claim sends, and that all but the plain ones go by themselves.
 func TestCommand_OfAClaim(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		claim guardstore.Claim
 		wants string
-		more  []any
+		more  []string
 	}{
 		{wants: "-"},
 		{claim: guardstore.Claim{Limit: 2}, wants: "- 0"},
@@ -50,15 +34,15 @@ func TestCommand_OfAClaim(t *testing.T) {
 		{claim: guardstore.Claim{Queue: true, FenceAbove: 7, Unsubscribed: true}, wants: "0- 7"},
 		{claim: guardstore.Claim{Queue: true, FenceAbove: 7}, wants: "0 7"},
 		{claim: guardstore.Claim{Queue: true, Ticket: 9}, wants: "9 0"},
-		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour}}, wants: "-", more: []any{"-", int64(3_600_000), 0}},
-		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour, Fingerprint: "f", AtMostOnce: true}}, wants: "-", more: []any{"f", int64(3_600_000), 1}},
+		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour}}, wants: "-", more: []string{"-", "3600000", "0"}},
+		{claim: guardstore.Claim{Once: &guardstore.Once{Keep: time.Hour, Fingerprint: "f", AtMostOnce: true}}, wants: "-", more: []string{"f", "3600000", "1"}},
 	} {
-		s := &Store{prefix: "guard", channels: "ch"}
-		row.claim.Key, row.claim.Owner = "k", "o"
-		c := &acquireCommand{row.claim, s, s.keys("k"), 1000}
-		assert.Equal(t, append([]any{"ch", "o", int64(1000), row.claim.Metadata, row.wants}, row.more...), valuesOf(c))
-		assert.Equal(t, row.more != nil || strings.Contains(row.wants, " "), c.Alone(), "%+v", row.claim)
-		assert.Len(t, c.Keys(), 5+min(len(row.more), 1))
+		s := &Store{prefix: "guard", shared: []string{"ch"}}
+		row.claim.Key, row.claim.Owner, row.claim.TTL = "k", "o", time.Second
+		c := s.acquireCommand(&row.claim, s.keys("k"))
+		assert.Equal(t, append([]string{"o", "1000", row.claim.Metadata, row.wants}, row.more...), c.Args)
+		assert.Equal(t, row.more != nil || strings.Contains(row.wants, " "), c.Alone, "%+v", row.claim)
+		assert.Len(t, c.Keys, 5+min(len(row.more), 1))
 	}
 }
 
@@ -70,8 +54,7 @@ func TestCommand_OfARelease(t *testing.T) {
 		release guardstore.Release
 		clock   uint64 // what the server's clock shows
 		how     string
-		record  bool
-		more    []any
+		more    []string
 	}{
 		{release: guardstore.Release{Fence: 7}, clock: 7},
 		{release: guardstore.Release{Fence: 7, Limit: 2}, clock: 7, how: "7 0 -"},
@@ -84,20 +67,16 @@ func TestCommand_OfARelease(t *testing.T) {
 			release: guardstore.Release{Fence: 7, Record: &guardstore.Outcome{
 				Once: guardstore.Once{Keep: time.Second}, State: guardstore.RecordDone, Holder: "me", Result: []byte("r"),
 			}},
-			clock: 7, how: "7 0 -", record: true, more: []any{"done", "-", int64(1000), 0, "me", []byte("r")},
+			clock: 7, how: "7 0 -", more: []string{"done", "-", "1000", "0", "me", "r"},
 		},
 	} {
-		s := &Store{conn: &ackedConn{}, prefix: "guard", channels: "ch", now: func() instant { return 1 << 60 }}
-		s.clock(t.Context(), "k").observe(row.clock, s.now(), s.now())
+		s := &Store{conn: &ackedConn{}, prefix: "guard", shared: []string{"ch"}, now: func() instant { return 1 << 60 }}
+		s.clock(t.Context(), "k", LockKey("guard", "k")).observe(row.clock, nil, s.now(), s.now())
 		row.release.Key, row.release.Owner = "k", "o"
-		var names []string
-		if row.record {
-			names = []string{s.recordKey("k")}
-		}
-		c := s.release(t.Context(), releaseScript, row.release, names...)
-		assert.Equal(t, append([]any{"ch", "o", row.how}, row.more...), valuesOf(c))
-		assert.Equal(t, row.how != "", c.Alone(), "%+v", row.release)
-		assert.Len(t, c.Keys(), 5+len(names))
+		c := s.releaseCommand(t.Context(), &row.release)
+		assert.Equal(t, append([]string{"o", row.how}, row.more...), c.Args)
+		assert.Equal(t, row.how != "", c.Alone, "%+v", row.release)
+		assert.Len(t, c.Keys, 5+min(len(row.more), 1))
 	}
 }
 
@@ -105,26 +84,26 @@ func TestCommand_OfARelease(t *testing.T) {
 func TestCommand_OfARenewal(t *testing.T) {
 	t.Parallel()
 	s := &Store{prefix: "redlatch"}
-	assert.Equal(t, []string{"redlatch:{k}"}, s.renewal(&guardstore.Grant{Key: "k"}).Keys())
+	assert.Equal(t, []string{"redlatch:{k}"}, s.renewCommand(&guardstore.Grant{Key: "k"}).Keys)
 	for _, limit := range []guardstore.Limit{2, guardstore.Unlimited} {
-		assert.Equal(t, []string{"redlatch:{k}", "redlatch:{k}:holders"}, s.renewal(&guardstore.Grant{Key: "k", Limit: limit}).Keys())
+		assert.Equal(t, []string{"redlatch:{k}", "redlatch:{k}:holders"}, s.renewCommand(&guardstore.Grant{Key: "k", Limit: limit}).Keys)
 	}
-	assert.Equal(t, []string{"redlatch:{k}", "redlatch:{k}:once"}, s.renewal(&guardstore.Grant{Key: "k", Keep: time.Hour}).Keys())
+	assert.Equal(t, []string{"redlatch:{k}", "redlatch:{k}:once"}, s.renewCommand(&guardstore.Grant{Key: "k", Keep: time.Hour}).Keys)
 }
 
 // A grant that too few replicas know of is none. A key that is busy is busy, whatever replicas know.
-func TestAcquired_WithTooFewReplicas(t *testing.T) {
+func TestParseClaim_WithTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	lag := redisconn.AckError{}
-	r, _, err := acquired("held 17", lag)
+	r, _, err := parseClaim("held 17", lag)
 	assert.Equal(t, lag, err)
 	assert.Zero(t, r)
 	const busy = "busy 1000 0 0 1 0 "
-	r, _, err = acquired(busy, lag)
+	r, _, err = parseClaim(busy, lag)
 	require.NoError(t, err)
 	assert.Equal(t, guardstore.ClaimBusy, r.Status)
 	failed := errors.New("failed")
-	_, _, err = acquired("held 17", failed)
+	_, _, err = parseClaim("held 17", failed)
 	assert.Equal(t, failed, err)
 }
 
@@ -185,16 +164,16 @@ func TestNew_WhoseSubscribersAreCounted(t *testing.T) {
 	}
 }
 
-// ackedConn is a fixedConn that notes what waits for replicas.
+// ackedConn is a fixedConn that notes how many replicas the last command waits for.
 type ackedConn struct {
 	fixedConn
 
-	acked int
+	acks int
 }
 
-func (c *ackedConn) DoAcked(ctx context.Context, cmd redisconn.Command, _ redisconn.AckWait) (any, error) {
-	c.acked++
-	return c.Do(ctx, cmd)
+func (c *ackedConn) Do(ctx context.Context, cmd redisconn.Command) (any, error) {
+	c.acks = cmd.Acks.N
+	return c.fixedConn.Do(ctx, cmd)
 }
 
 func (c *ackedConn) Server(_ context.Context, key string) string { return "of " + key }
@@ -209,14 +188,14 @@ func TestStore_WhatWaitsForReplicas(t *testing.T) {
 		s := &Store{conn: conn, prefix: "guard", replicas: redisconn.AckWait{N: n}, now: clock.Now}
 		_, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
 		require.NoError(t, err)
-		assert.Equal(t, n, conn.acked)
+		assert.Equal(t, n, conn.acks)
 		conn.reply = "released"
 		_, err = s.Release(t.Context(), guardstore.Release{Key: "k"})
 		require.NoError(t, err)
-		assert.Equal(t, n, conn.acked)
+		assert.Zero(t, conn.acks)
 		_, err = s.Release(t.Context(), guardstore.Release{Key: "k", Record: &guardstore.Outcome{}})
 		require.NoError(t, err)
-		assert.Equal(t, 2*n, conn.acked)
+		assert.Equal(t, n, conn.acks)
 	}
 }
 

@@ -13,19 +13,19 @@ import (
 func Together(ctx context.Context, store guardstore.Store, claims []guardstore.Claim, releases []guardstore.Release) (claimed []guardstore.ClaimReply, freed []guardstore.ReleaseReply, errs []error) {
 	s := store.(*Store)
 	var cmds []redisconn.Command
-	for _, c := range claims {
-		cmds = append(cmds, &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()})
+	for i := range claims {
+		cmds = append(cmds, s.acquireCommand(&claims[i], s.keys(claims[i].Key)))
 	}
-	for _, r := range releases {
-		cmds = append(cmds, s.release(ctx, releaseScript, r))
+	for i := range releases {
+		cmds = append(cmds, s.releaseCommand(ctx, &releases[i]))
 	}
 	for i, r := range s.conn.Pipeline(ctx, cmds) {
 		if i < len(claims) {
-			reply, _, err := acquired(r.Value, r.Err)
+			reply, _, err := parseClaim(r.Value, r.Err)
 			claimed, errs = append(claimed, reply), append(errs, err)
 			continue
 		}
-		reply, err := released(r.Value, r.Err)
+		reply, err := parseRelease(r.Value, r.Err)
 		freed, errs = append(freed, reply), append(errs, err)
 	}
 	return claimed, freed, errs

@@ -56,7 +56,7 @@ func TestKeys_HashTagRuleOfTheseTestsIsThatOfRedis(t *testing.T) {
 	s := &Store{prefix: "redlatch"}
 	for _, key := range nastyKeys {
 		keys := s.keys(key)
-		for _, k := range append(keys[:], key) {
+		for _, k := range append(keys, key) {
 			slot, err := rdb.ClusterKeySlot(t.Context(), k).Result()
 			require.NoError(t, err)
 			require.Equal(t, slot, clusterSlot(k), "%q", k)
@@ -89,7 +89,7 @@ func FuzzRedisKeys(f *testing.F) {
 			}
 			keys := s.keys(key)
 			require.Len(t, keys, 5)
-			require.Equal(t, s.lockKey(key), keys[0])
+			require.Equal(t, LockKey(prefix, key), keys[0])
 			for _, k := range keys {
 				assert.NotEqual(t, k, clusterTag(k), "%q has no tag", k)
 				assert.NotEmpty(t, clusterTag(k))

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,12 +25,15 @@ var (
 )
 
 // onceArgs are the arguments that acquire and release have in common.
-func onceArgs(words []any, o *guardstore.Once) []any {
-	fingerprint := o.Fingerprint
+func onceArgs(words []string, o *guardstore.Once) []string {
+	fingerprint, atMostOnce := o.Fingerprint, "0"
 	if fingerprint == "" {
 		fingerprint = "-"
 	}
-	return append(words, fingerprint, o.Keep.Milliseconds(), digit(o.AtMostOnce))
+	if o.AtMostOnce {
+		atMostOnce = "1"
+	}
+	return append(words, fingerprint, millis(o.Keep), atMostOnce)
 }
 
 // Recorded implements guardstore.Recorder.
@@ -51,7 +55,7 @@ func (s *Store) Recorded(ctx context.Context, key string) (guardstore.RecordID, 
 
 // Forget implements guardstore.Recorder.
 func (s *Store) Forget(ctx context.Context, f guardstore.Forget) (guardstore.ForgetStatus, error) {
-	reply, err := s.forget(ctx, f.Key, stateWords[f.State], &f.Fence)
+	reply, err := s.forget(ctx, f.Key, stateWords[f.State], strconv.FormatUint(f.Fence, 10))
 	if err != nil {
 		return 0, err
 	}
@@ -66,8 +70,8 @@ func (s *Store) Forget(ctx context.Context, f guardstore.Forget) (guardstore.For
 	return 0, unexpected(reply)
 }
 
-func (s *Store) forget(ctx context.Context, key string, record ...any) (any, error) {
-	return s.Do(ctx, forgetScript.With([]string{s.lockKey(key), s.recordKey(key)}, record...))
+func (s *Store) forget(ctx context.Context, key string, record ...string) (any, error) {
+	return s.Do(ctx, forgetScript.With([]string{LockKey(s.prefix, key), s.recordKey(key)}, record...))
 }
 
 // parseRecorded reads the reply to a claim whose work was recorded before.

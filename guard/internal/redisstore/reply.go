@@ -8,27 +8,27 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
+	"github.com/redlatch/redlatch/guard/internal/redisconn"
 )
 
 // The scripts' replies are words (internal/docs/protocol.md). Any other reply is an error: the outcome is not known.
 
-// cut parts a reply.
-func cut(reply any) (word, rest string) {
-	text, _ := reply.(string)
-	word, rest, _ = strings.Cut(text, " ")
-	return word, rest
-}
-
 // ParseClaim reads the reply to a claim.
 func ParseClaim(reply any) (guardstore.ClaimReply, error) {
-	r, _, err := parseClaim(reply)
+	r, _, err := parseClaim(reply, nil)
 	return r, err
 }
 
-// parseClaim returns the server's clock (µs), too, if the reply has it.
-func parseClaim(reply any) (r guardstore.ClaimReply, at uint64, err error) {
+// parseClaim returns the server's clock (µs), too, if the reply has it. A grant that too few replicas know of is none.
+func parseClaim(reply any, err error) (r guardstore.ClaimReply, at uint64, _ error) {
+	lag, lags := err.(redisconn.AckError) //nolint:errorlint // as redisconn made it
+	if err != nil && !lags {
+		return r, 0, classify(err)
+	}
+	text, _ := reply.(string)
+	word, rest, _ := strings.Cut(text, " ")
 	ok := false
-	switch word, rest := cut(reply); word {
+	switch word {
 	case "held":
 		r, at, ok = parseHeld(rest)
 	case "busy":
@@ -40,6 +40,9 @@ func parseClaim(reply any) (r guardstore.ClaimReply, at uint64, err error) {
 	}
 	if !ok {
 		return guardstore.ClaimReply{}, 0, unexpected(reply)
+	}
+	if lags && r.Status == guardstore.ClaimHeld {
+		return guardstore.ClaimReply{}, at, lag
 	}
 	return r, at, nil
 }
@@ -85,7 +88,10 @@ var releases = map[string]guardstore.ReleaseReply{
 	"lost":     {Status: guardstore.ReleaseLost},
 }
 
-func parseRelease(reply any) (guardstore.ReleaseReply, error) {
+func parseRelease(reply any, err error) (guardstore.ReleaseReply, error) {
+	if err != nil {
+		return guardstore.ReleaseReply{}, classify(err)
+	}
 	word, _ := reply.(string)
 	r, known := releases[word]
 	if !known {
@@ -95,15 +101,20 @@ func parseRelease(reply any) (guardstore.ReleaseReply, error) {
 }
 
 // parseRenewed returns the server's clock (µs), too, if the hold was renewed.
-func parseRenewed(reply any) (r guardstore.RenewReply, at uint64) {
-	switch word, rest := cut(reply); {
+func parseRenewed(reply any, err error) (r guardstore.RenewReply, at uint64) {
+	if err != nil {
+		return guardstore.RenewReply{Err: classify(err)}, 0
+	}
+	text, _ := reply.(string)
+	word, rest, _ := strings.Cut(text, " ")
+	switch {
 	case word == "held":
 		if at, r.Held = parseWhole(rest); r.Held {
 			return r, at
 		}
-	case reply == "revoked":
+	case text == "revoked":
 		return guardstore.RenewReply{Revoked: true}, 0
-	case reply == "lost":
+	case text == "lost":
 		return r, 0
 	}
 	return guardstore.RenewReply{Err: unexpected(reply)}, 0

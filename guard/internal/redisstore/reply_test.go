@@ -46,7 +46,7 @@ func TestReply_ToAClaim(t *testing.T) {
 		{"recorded other 17 1000 0 ", record(guardstore.RecordOtherInput, ""), 0},
 		{"recorded damaged 0 0 0 ", guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: &guardstore.Record{State: guardstore.RecordDamaged}}, 0},
 	} {
-		got, at, err := parseClaim(row.reply)
+		got, at, err := parseClaim(row.reply, nil)
 		require.NoError(t, err)
 		assert.Equal(t, row.want, got)
 		assert.Equal(t, row.at, at, "%v", row.reply)
@@ -71,12 +71,12 @@ func TestReply_ToAReleaseAndARenewal(t *testing.T) {
 		"lost": {Status: guardstore.ReleaseLost}, "released": {Status: guardstore.ReleaseDone},
 		"revoked": {Status: guardstore.ReleaseRevoked}, "kept": {Status: guardstore.ReleaseDone, HeldOver: true},
 	} {
-		got, err := parseRelease(word)
+		got, err := parseRelease(word, nil)
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}
 	for _, reply := range []any{int64(1), "released ", "held", "", nil} {
-		got, err := parseRelease(reply)
+		got, err := parseRelease(reply, nil)
 		require.Error(t, err)
 		assert.Zero(t, got)
 	}
@@ -89,12 +89,12 @@ func TestReply_ToAReleaseAndARenewal(t *testing.T) {
 		{"revoked", guardstore.RenewReply{Revoked: true}, 0},
 		{"lost", guardstore.RenewReply{}, 0},
 	} {
-		got, at := parseRenewed(row.reply)
+		got, at := parseRenewed(row.reply, nil)
 		assert.Equal(t, row.want, got)
 		assert.Equal(t, row.at, at)
 	}
 	for _, reply := range []any{int64(1), "held", "held x", "held 17 ", "lost 1", "revoked 1", "kept", "", nil} {
-		r, _ := parseRenewed(reply)
+		r, _ := parseRenewed(reply, nil)
 		require.Error(t, r.Err, "%v", reply)
 		assert.False(t, r.Held || r.Revoked)
 	}

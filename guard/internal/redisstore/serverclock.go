@@ -1,8 +1,8 @@
 package redisstore
 
 import (
+	"context"
 	"sync"
-	"time"
 
 	"github.com/redlatch/redlatch/guard/internal/clock"
 )
@@ -21,7 +21,7 @@ type serverClock struct {
 	mu       sync.Mutex
 	reached  reading // of the replies that say the most, since the clock was set back
 	ceiling  reading // of the last reply
-	doubtful bool    // a command went unanswered since: another server may answer the next one
+	doubtful bool    // a command failed since: another server may answer the next one
 	high     uint64  // the high water; 0: the clock was not set back
 }
 
@@ -36,64 +36,47 @@ const (
 	fast = 10   // and faster by a tenth: NTP may slew a clock that much
 )
 
-// after returns the reading at another instant, if the clocks differ by one part in so many.
-func (r reading) after(now instant, up bool, part time.Duration) uint64 {
+// least returns what the clock shows at the least at another instant, which may be before the reading.
+func (r reading) least(now instant) uint64 {
 	passed := now.Sub(r.when)
-	differ := max(passed, -passed) / part
-	if up {
-		return r.at + uint64((passed + differ).Microseconds()) + 1
-	}
-	return r.at + uint64((passed - differ).Microseconds())
+	return r.at + uint64((passed - max(passed, -passed)/slow).Microseconds())
 }
 
-// least is what the clock shows at the least at an instant. It needs c.mu.
-func (c *serverClock) least(now instant) uint64 { return c.reached.after(now, false, slow) }
-
-// most is what the clock shows at the most, had it not been set. It needs c.mu.
-func (c *serverClock) most(now instant) uint64 { return c.ceiling.after(now, true, fast) }
-
-// observe takes the time that a reply carried, if it did. It must be the server's time, not an earlier fence.
-func (c *serverClock) observe(at uint64, sent, came instant) {
-	if at == 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	setBack := c.reached.at > 0 && at < c.least(sent)
-	if setBack {
-		c.high = max(c.high, c.most(came))
-	}
-	if setBack || c.reached.at == 0 || at >= c.least(came) {
-		c.reached = reading{at, came}
-	}
-	if setBack || at >= c.ceiling.at { // else a later reply overtook this one
-		c.ceiling = reading{at, sent}
-	}
-	c.doubtful = false
+// most returns what the clock shows at the most, had it not been set.
+func (r reading) most(now instant) uint64 {
+	passed := now.Sub(r.when)
+	return r.at + uint64((passed + max(passed, -passed)/fast).Microseconds()) + 1
 }
 
-// doubt notes that a command went unanswered.
-func (c *serverClock) doubt() {
+// observe takes what came of a command: the time that its reply carried, or 0, and its error. That time must be the
+// server's, not an earlier fence. It returns the high water.
+func (c *serverClock) observe(at uint64, err error, sent, came instant) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.doubtful = true
+	if at > 0 {
+		setBack := c.reached.at > 0 && at < c.reached.least(sent)
+		if setBack {
+			c.high = max(c.high, c.ceiling.most(came))
+		}
+		if setBack || c.reached.at == 0 || at >= c.reached.least(came) {
+			c.reached = reading{at, came}
+		}
+		if setBack || at >= c.ceiling.at { // else a later reply overtook this one
+			c.ceiling = reading{at, sent}
+		}
+		c.doubtful = false
+	}
+	c.doubtful = c.doubtful || err != nil
+	return c.high
 }
 
 // above is what Redis has to be told that the next fence must be above; 0 if its clock is above that.
 func (c *serverClock) above(now instant) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reached.at > 0 && c.least(now) > c.high {
+	if c.reached.at > 0 && c.reached.least(now) > c.high {
 		return 0
 	}
-	return c.high
-}
-
-// highWater returns the time that the clock had reached before it was set back. Each fence that was not in use then
-// must be above it.
-func (c *serverClock) highWater() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	return c.high
 }
 
@@ -101,7 +84,7 @@ func (c *serverClock) highWater() uint64 {
 func (c *serverClock) mayBeBelow(fence uint64, now instant) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fence > 0 && (c.reached.at == 0 || c.doubtful || fence > c.least(now))
+	return fence > 0 && (c.reached.at == 0 || c.doubtful || fence > c.reached.least(now))
 }
 
 // highest is what no fence of the server can be above.
@@ -111,7 +94,7 @@ func (c *serverClock) highest(now instant) uint64 {
 	if c.ceiling.at == 0 {
 		return c.high
 	}
-	return max(c.high, c.most(now))
+	return max(c.high, c.ceiling.most(now))
 }
 
 // follow has the next fences be above those of another server, whose locks this one has now.
@@ -121,31 +104,37 @@ func (c *serverClock) follow(high uint64) {
 	c.high = max(c.high, high)
 }
 
-// serverClocks are those of the servers of a Store, by name, and on a cluster those of the nodes that had each slot
-// last.
+// serverClocks are those of the servers of a Store.
 type serverClocks struct {
+	single serverClock // of the server that has all keys
+
 	mu     sync.Mutex
-	byName map[string]*serverClock
-	bySlot map[uint16]*serverClock
+	byNode map[string]*serverClock
+	bySlot map[uint16]*serverClock // of the node that had it last
 }
 
-// of returns the clock of the server that has a key. If another node of a cluster had it before, its clock may have been
+// clock returns the clock of the server that has a lock.
+func (s *Store) clock(ctx context.Context, key, lock string) *serverClock {
+	node := s.conn.Server(ctx, lock)
+	if node == "" { // this is no cluster, or it is not known yet
+		return &s.clocks.single
+	}
+	return s.clocks.of(node, slotOf(key), s.now())
+}
+
+// of returns the clock of a node of a cluster that has a slot. If another node had it before, its clock may have been
 // ahead.
-func (s *serverClocks) of(server, key string, now instant) *serverClock {
+func (s *serverClocks) of(node string, slot uint16, now instant) *serverClock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.byName[server]
+	if s.byNode == nil {
+		s.byNode, s.bySlot = make(map[string]*serverClock), make(map[uint16]*serverClock)
+	}
+	c := s.byNode[node]
 	if c == nil {
-		if s.byName == nil {
-			s.byName, s.bySlot = make(map[string]*serverClock), make(map[uint16]*serverClock)
-		}
 		c = &serverClock{}
-		s.byName[server] = c
+		s.byNode[node] = c
 	}
-	if server == "" { // it is no cluster
-		return c
-	}
-	slot := slotOf(key)
 	if was := s.bySlot[slot]; was != nil && was != c {
 		c.follow(was.highest(now))
 	}

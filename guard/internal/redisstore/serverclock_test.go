@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ const started = 1_700_000_000_000 // of the server's clock
 func (rs replies) observed() *serverClock {
 	c := &serverClock{}
 	for _, r := range rs {
-		c.observe(shows(r[0]), at(r[1]), at(r[2]))
+		c.observe(shows(r[0]), nil, at(r[1]), at(r[2]))
 	}
 	return c
 }
@@ -44,7 +45,7 @@ func TestServerClock_HighWater(t *testing.T) {
 		"set back twice":                      {replies: replies{{5, 0, 10}, {-5000, 1000, 1010}, {-9000, 2000, 2010}}, want: 5 + 1010 + 101},
 		"it stays":                            {replies: replies{{5, 0, 10}, {-5000, 1000, 1010}, {-3000, 3000, 3010}}, want: 5 + 1010 + 101},
 	} {
-		high := c.replies.observed().highWater()
+		high := c.replies.observed().high
 		if c.want == 0 {
 			assert.Zero(t, high, name)
 			continue
@@ -57,58 +58,60 @@ func TestServerClock_HighWater(t *testing.T) {
 func TestServerClock_HighWaterIsAboveAClockThatWasSlewedForward(t *testing.T) {
 	t.Parallel()
 	c := replies{{5, 0, 10}, {2000, 10_000, 10_010}}.observed()
-	assert.Greater(t, micro(c.highWater()), 10_000*1000*1.0833)
+	assert.Greater(t, micro(c.high), 10_000*1000*1.0833)
 }
 
 func TestServerClock_AboveUntilTheClockHasPassed(t *testing.T) {
 	t.Parallel()
 	c := replies{{5, 0, 10}, {905, 1000, 1010}}.observed()
-	high := c.highWater()
+	high := c.high
 	assert.Equal(t, high, c.above(at(1011)))
-	c.observe(shows(1100), at(1200), at(1210))
+	c.observe(shows(1100), nil, at(1200), at(1210))
 	assert.Equal(t, high, c.above(at(1211)))
-	c.observe(shows(1200), at(1300), at(1310))
+	c.observe(shows(1200), nil, at(1300), at(1310))
 	assert.Zero(t, c.above(at(1311)))
-	assert.Equal(t, high, c.highWater())
+	assert.Equal(t, high, c.high)
 }
 
 // A slot of a cluster has another node: its fences are above those of the node before, until its clock has passed them.
 func TestServerClock_ASlotThatMovesFollows(t *testing.T) {
 	t.Parallel()
-	var s serverClocks
-	now := at(1000)
-	s.of("a", "k", now).observe(shows(990), at(980), now)
-	s.of("b", "other", now).observe(shows(500), at(980), now)
-	assert.Zero(t, s.of("b", "other", now).above(now))
-	moved := s.of("b", "k", now)
-	assert.InDelta(t, 1012*1000, micro(moved.above(now)), 1)
-	moved.observe(shows(600), at(1080), at(1090))
+	s := &Store{conn: &ackedConn{}, now: func() instant { return at(1000) }}
+	of := func(node string, slot uint16) *serverClock { return s.clocks.of(node, slot, s.now()) }
+	of("a", 1).observe(shows(990), nil, at(980), at(1000))
+	of("b", 2).observe(shows(500), nil, at(980), at(1000))
+	assert.Zero(t, of("b", 2).above(at(1000)))
+	moved := of("b", 1)
+	assert.InDelta(t, 1012*1000, micro(moved.above(at(1000))), 1)
+	moved.observe(shows(600), nil, at(1080), at(1090))
 	assert.InDelta(t, 1012*1000, micro(moved.above(at(1100))), 1, "it is behind")
-	assert.Same(t, moved, s.of("b", "k", at(1100)))
+	assert.Same(t, moved, of("b", 1))
 	moved.follow(1)
 	assert.InDelta(t, 1012*1000, micro(moved.above(at(1100))), 1, "it does not fall")
-	moved.observe(shows(1020), at(1500), at(1510))
+	moved.observe(shows(1020), nil, at(1500), at(1510))
 	assert.Zero(t, moved.above(at(1510)))
 
-	fresh := s.of("c", "k", at(1510))
-	assert.Equal(t, fresh.highWater(), fresh.highest(at(1510)))
-	assert.Equal(t, moved.highest(at(1510)), fresh.above(at(1510)), "there was no reply of it")
-	assert.Same(t, s.of("", "k", now), s.of("", "other", now), "one server has all keys")
+	fresh := of("c", 1)
+	assert.Equal(t, fresh.high, fresh.highest(at(1510)), "there was no reply of it")
+	assert.Equal(t, moved.highest(at(1000)), fresh.above(at(1000)))
+	assert.NotSame(t, s.clock(t.Context(), "k", "x"), s.clock(t.Context(), "k", "y"), "two nodes")
+	s.conn = &fixedConn{}
+	assert.Same(t, s.clock(t.Context(), "k", "x"), s.clock(t.Context(), "other", "y"), "one server has all keys")
 }
 
 func TestServerClock_MayBeBelowAFence(t *testing.T) {
 	t.Parallel()
 	c := &serverClock{}
 	assert.True(t, c.mayBeBelow(shows(0), at(0)), "there was no reply")
-	c.observe(shows(5), at(0), at(10))
+	c.observe(shows(5), nil, at(0), at(10))
 	assert.False(t, c.mayBeBelow(shows(5), at(10)))
 	assert.False(t, c.mayBeBelow(0, at(10)), "it has none")
 	assert.True(t, c.mayBeBelow(shows(8), at(10)))
 	assert.False(t, c.mayBeBelow(shows(8), at(20)))
-	assert.Equal(t, shows(5)+9_990_000, c.least(at(10_010)))
-	c.doubt()
-	c.observe(0, at(15), at(18)) // the reply had no time
+	assert.Equal(t, shows(5)+9_990_000, c.reached.least(at(10_010)))
+	assert.Zero(t, c.observe(0, errors.New("lost"), at(11), at(12)))
+	c.observe(0, nil, at(15), at(18)) // the reply had no time
 	assert.True(t, c.mayBeBelow(shows(5), at(20)), "another server may answer")
-	c.observe(shows(25), at(20), at(30))
+	c.observe(shows(25), nil, at(20), at(30))
 	assert.False(t, c.mayBeBelow(shows(5), at(30)))
 }

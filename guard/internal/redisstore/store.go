@@ -19,7 +19,7 @@ type Store struct {
 	conn     conn
 	prefix   string
 	replicas redisconn.AckWait // how many replicas have to know of a hold
-	channels string            // as the scripts take it: see acquire.lua
+	shared   []string          // of all claims and releases: the prefix of the channels, see acquire.lua
 	clocks   serverClocks
 	now      func() instant // clock.Now, but in tests
 }
@@ -27,7 +27,6 @@ type Store struct {
 // conn is a *redisconn.Client, but in tests.
 type conn interface {
 	Do(ctx context.Context, c redisconn.Command) (any, error)
-	DoAcked(ctx context.Context, c redisconn.Command, w redisconn.AckWait) (any, error)
 	Pipeline(ctx context.Context, cmds []redisconn.Command) []redisconn.Reply
 	Call(ctx context.Context, words ...any) (any, error)
 	Publish(ctx context.Context, channel, message string) error
@@ -54,7 +53,7 @@ func New(client redis.UniversalClient, c Config) *Store {
 	if conn.SingleAddress() {
 		counts = "1"
 	}
-	s.channels = counts + s.channel("")
+	s.shared = []string{counts + Channel(s.prefix, "")}
 	return s
 }
 
@@ -67,53 +66,25 @@ func (s *Store) Announce(ctx context.Context, instance, name string, life time.D
 	return err
 }
 
-// channel is where an instance gets the message to ask.
-func (s *Store) channel(instance string) string { return Channel(s.prefix, instance) }
-
 // Server names the server of a key. Servers fail independently: the nodes of a cluster.
 func (s *Store) Server(ctx context.Context, key string) string {
-	return s.conn.Server(ctx, s.lockKey(key))
-}
-
-// clock returns what the Store knows of the clock of a key's server.
-func (s *Store) clock(ctx context.Context, key string) *serverClock {
-	return s.clocks.of(s.Server(ctx, key), key, s.now())
+	return s.conn.Server(ctx, LockKey(s.prefix, key))
 }
 
 // Channels is how scripts take the prefix of the channels: see acquire.lua.
-func (s *Store) Channels() string { return s.channels }
-
-func (s *Store) lockKey(key string) string { return LockKey(s.prefix, key) }
-
-// keys are slices of one string. The lock is the beginning of the queue.
-func (s *Store) keys(key string) [5]string {
-	base := s.prefix + ":{" + escape(key) + "}"
-	all := base + ":queue" + base + ":ended" + base + ":seen" + base + ":holders"
-	queue := len(base) + len(":queue")
-	ended := queue + len(base) + len(":ended")
-	seen := ended + len(base) + len(":seen")
-	return [5]string{all[:len(base)], all[:queue], all[queue:ended], all[ended:seen], all[seen:]}
-}
+func (s *Store) Channels() string { return s.shared[0] }
 
 // Acquire implements guardstore.Store. A fence at or below the high water is of a clock that was set back: the claim
 // is sent again, and its hold gets a fence above.
 func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
-	server := s.clock(ctx, c.Key)
-	for c.FenceAbove = max(c.FenceAbove, server.above(s.now())); ; c.FenceAbove = server.highWater() {
-		var reply any
-		var err error
-		cmd, sent := &acquireCommand{c, s, s.keys(c.Key), c.TTL.Milliseconds()}, s.now()
-		if s.replicas.N > 0 {
-			reply, err = s.conn.DoAcked(ctx, cmd, s.replicas)
-		} else {
-			reply, err = s.conn.Do(ctx, cmd)
-		}
-		r, at, err := acquired(reply, err)
-		server.observe(at, sent, s.now())
-		if !Answered(err) {
-			server.doubt()
-		}
-		if err != nil || r.Status != guardstore.ClaimHeld || r.Fence > server.highWater() {
+	keys := s.keys(c.Key)
+	server := s.clock(ctx, c.Key, keys[0])
+	for high := server.above(s.now()); ; {
+		c.FenceAbove = max(c.FenceAbove, high)
+		sent := s.now()
+		r, at, err := parseClaim(s.conn.Do(ctx, s.acquireCommand(&c, keys)))
+		high = server.observe(at, err, sent, s.now())
+		if err != nil || r.Status != guardstore.ClaimHeld || r.Fence > high {
 			return r, err
 		}
 	}
@@ -121,24 +92,38 @@ func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 
 // Release implements guardstore.Store.
 func (s *Store) Release(ctx context.Context, r guardstore.Release) (guardstore.ReleaseReply, error) {
-	if r.Record == nil {
-		return released(s.conn.Do(ctx, s.release(ctx, releaseScript, r)))
-	}
-	cmd := s.release(ctx, releaseScript, r, s.recordKey(r.Key))
-	if s.replicas.N > 0 {
-		return released(s.conn.DoAcked(ctx, cmd, s.replicas)) // a result that no replica knows of is not kept
-	}
-	return released(s.conn.Do(ctx, cmd))
+	return parseRelease(s.conn.Do(ctx, s.releaseCommand(ctx, &r)))
 }
 
-// ReleaseBy is Release by a script that includes that of Release, and has more keys.
-func (s *Store) ReleaseBy(ctx context.Context, script *redisconn.Script, r guardstore.Release, more ...string) (guardstore.ReleaseReply, error) {
-	return released(s.conn.Do(ctx, s.release(ctx, script, r, more...)))
+// ReleaseBy is Release by a script that includes that of Release, and has a key more.
+func (s *Store) ReleaseBy(ctx context.Context, script *redisconn.Script, r guardstore.Release, key string) (guardstore.ReleaseReply, error) {
+	cmd := s.releaseCommand(ctx, &r)
+	cmd.Script, cmd.Keys = script, append(cmd.Keys, key)
+	return parseRelease(s.conn.Do(ctx, cmd))
 }
 
-func (s *Store) release(ctx context.Context, script *redisconn.Script, r guardstore.Release, more ...string) *releaseCommand {
-	careful := s.clock(ctx, r.Key).mayBeBelow(r.Fence, s.now())
-	return &releaseCommand{r, s, script, s.keys(r.Key), more, careful}
+// Renew sends the batch as one pipeline, or on a cluster as one for each node. A caller waits for a renewal without a ttl:
+// it goes with the commands of callers.
+func (s *Store) Renew(ctx context.Context, batch []guardstore.Grant) []guardstore.RenewReply {
+	sent := s.now()
+	cmds := make([]redisconn.Command, len(batch))
+	for i := range batch {
+		cmds[i] = s.renewCommand(&batch[i])
+	}
+	var answers []redisconn.Reply
+	if len(batch) == 1 && batch[0].TTL == 0 {
+		value, err := s.conn.Do(ctx, cmds[0])
+		answers = []redisconn.Reply{{Value: value, Err: err}}
+	} else {
+		answers = s.conn.Pipeline(ctx, cmds)
+	}
+	replies := make([]guardstore.RenewReply, len(batch))
+	for i, a := range answers {
+		r, at := parseRenewed(a.Value, a.Err)
+		s.clock(ctx, batch[i].Key, cmds[i].Keys[0]).observe(at, r.Err, sent, s.now())
+		replies[i] = r
+	}
+	return replies
 }
 
 // Do sends a command to the same Redis. What Redis refuses is a RefusedError.
@@ -157,13 +142,6 @@ func (s *Store) Call(ctx context.Context, words ...any) (any, error) {
 		return nil, classify(err)
 	}
 	return reply, nil
-}
-
-func digit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // final are the refusals that do not pass: the caller has to mend something first. Any other may pass, also

@@ -42,7 +42,7 @@ var errNoMessages = errors.New("no messages come")
 // after a refusal. The Listener is notified of each break, and when messages flow again.
 func (s *Store) Listen(ctx context.Context, instance string, l guardstore.Listener) {
 	for ctx.Err() == nil {
-		err := s.subscribe(ctx, s.channel(instance), l)
+		err := s.subscribe(ctx, Channel(s.prefix, instance), l)
 		if ctx.Err() != nil {
 			return
 		}
