@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
+	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 )
 
 // A handler may still run when asynq has stopped waiting for it.
@@ -46,12 +47,12 @@ func TestLive_LastRetryWaits(t *testing.T) {
 	for name, rule := range map[string]guardasynq.Rule{"lock": orders(guard.NoWait()), "once": orders(guard.NoWait()).Once(time.Millisecond)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, waiting, l := realGuard(t), newBegins(), newLive(t)
+			g, waiting, l := realGuard(t), tasktest.NewWaits(), newLive(t)
 			release := make(chan func(), 1)
 			cfg := asynq.Config{
 				RetryDelayFunc: atOnce,
 				// The lock is busy before asynq has put the task aside.
-				ErrorHandler: asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) { release <- hold(t, g) }),
+				ErrorHandler: asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) { release <- tasktest.Hold(t, g) }),
 			}
 			runs := 0
 			l.serve(t, cfg, guardasynq.Middleware(realGuard(t, guard.Observe(waiting)), rule), func(context.Context, *asynq.Task) error {
@@ -61,27 +62,27 @@ func TestLive_LastRetryWaits(t *testing.T) {
 				return nil
 			})
 			info := l.enqueue(t, task(), asynq.MaxRetry(1))
-			<-waiting.begun
+			<-waiting.Begun
 			assert.Same(t, errOwn, l.failure(t))
-			<-waiting.begun
+			<-waiting.Begun
 			(<-release)()
 			assert.Equal(t, 1, l.reaches(t, info.ID, asynq.TaskStateCompleted).Retried)
 			assert.Empty(t, l.failed)
-			assert.Empty(t, waiting.begun, "it waits in one go, and keeps its place")
+			assert.Empty(t, waiting.Begun, "it waits in one go, and keeps its place")
 		})
 	}
 }
 
 func TestLive_LastRunOutlastsAnOutage(t *testing.T) {
 	t.Parallel()
-	waiting, l := newBegins(), newLive(t)
+	waiting, l := tasktest.NewWaits(), newLive(t)
 	g, store := newStore(t, guard.Observe(waiting), guard.StoreTimeout(50*time.Millisecond))
 	store.Fail(errOwn)
 	// An outage is not a busy lock for any strategy.
 	l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders().OnBusy(guardasynq.GiveUp)), succeed)
 	info := l.enqueue(t, task(), asynq.MaxRetry(0))
 	for range 2 {
-		<-waiting.begun
+		<-waiting.Begun
 	}
 	store.Fail(nil)
 	l.reaches(t, info.ID, asynq.TaskStateCompleted)
@@ -91,7 +92,7 @@ func TestLive_LastRunOutlastsAnOutage(t *testing.T) {
 func TestLive_LastRunThatStaysBusySaysSo(t *testing.T) {
 	t.Parallel()
 	g, l := realGuard(t), newLive(t)
-	defer hold(t, g)()
+	defer tasktest.Hold(t, g)()
 	l.serve(t, asynq.Config{}, lockOrders(g), never)
 	info := l.enqueue(t, task(), asynq.MaxRetry(0), asynq.Timeout(2*time.Second))
 	got := l.reaches(t, info.ID, asynq.TaskStateArchived)
@@ -102,7 +103,7 @@ func TestLive_LastRunThatStaysBusySaysSo(t *testing.T) {
 func TestLive_LastRunOfAnotherStrategyDoesNotWait(t *testing.T) {
 	t.Parallel()
 	g, l := realGuard(t), newLive(t)
-	defer hold(t, g)()
+	defer tasktest.Hold(t, g)()
 	l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders(guard.NoWait()).OnBusy(guardasynq.GiveUp)), never)
 	info := l.enqueue(t, task(), asynq.MaxRetry(0), asynq.Timeout(time.Hour))
 	l.reaches(t, info.ID, asynq.TaskStateArchived)
@@ -110,12 +111,12 @@ func TestLive_LastRunOfAnotherStrategyDoesNotWait(t *testing.T) {
 
 func TestLive_ShutdownPutsAWaitingTaskBack(t *testing.T) {
 	t.Parallel()
-	g, waiting, l := realGuard(t), newBegins(), newLive(t)
-	release := hold(t, g)
+	g, waiting, l := realGuard(t), tasktest.NewWaits(), newLive(t)
+	release := tasktest.Hold(t, g)
 	cfg := asynq.Config{ShutdownTimeout: 100 * time.Millisecond}
 	srv := l.serve(t, cfg, lockOrders(realGuard(t, guard.Observe(waiting))), never)
 	info := l.enqueue(t, task(), asynq.MaxRetry(0))
-	<-waiting.begun
+	<-waiting.Begun
 	srv.Shutdown()
 	l.reaches(t, info.ID, asynq.TaskStatePending)
 	release()

@@ -78,27 +78,6 @@ func realGuard(t *testing.T, opts ...guard.Option) *guard.Guard {
 	return g
 }
 
-// hold takes the lock of task.
-func hold(t *testing.T, g *guard.Guard) (release func()) {
-	t.Helper()
-	lease, err := g.Acquire(context.Background(), guard.Key("order:7"), guard.Metadata("secret"))
-	require.NoError(t, err)
-	return func() { assert.NoError(t, lease.Release(context.Background())) }
-}
-
-// begins signals that a wait for a lock begins.
-type begins struct {
-	guard.NopObserver
-	begun chan struct{}
-}
-
-func newBegins() *begins { return &begins{begun: make(chan struct{}, 100)} }
-
-func (b *begins) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
-	b.begun <- struct{}{}
-	return ctx
-}
-
 // live is a queue on a real Redis, and its servers.
 type live struct {
 	queue     string

@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
+	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 )
 
 func TestRun_WaitEndsBeforeTheDeadline(t *testing.T) {
@@ -29,7 +30,7 @@ func TestRun_WaitEndsBeforeTheDeadline(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := guardtest.NewMemoryGuard(t)
-			defer hold(t, g)()
+			defer tasktest.Hold(t, g)()
 			ctx, cancel := context.WithTimeout(t.Context(), row.timeout)
 			defer cancel()
 			start := time.Now()

@@ -68,25 +68,6 @@ func TestJob_RunsOnOneOfTwoCrons(t *testing.T) {
 	})
 }
 
-// A job that is over before the next cron ticks runs there, too, unless MinHold keeps the key.
-func TestJob_MinHoldCoversTheClocksOfThreeCrons(t *testing.T) {
-	for minHold, each := range map[time.Duration]int32{0: 3, 650 * time.Millisecond: 1} {
-		bubble(t, func(t *testing.T, s *guardtest.Store, _ *bytes.Buffer) {
-			var runs atomic.Int32
-			time.Sleep(950 * time.Millisecond) // between the ticks of all
-			for i := range 3 {
-				locked := guardcron.Job(newGuard(t, s), guard.Key("report"), guard.MinHold(minHold))
-				c := cron.New()
-				c.Schedule(apart(time.Duration(i)*300*time.Millisecond), cron.NewChain(locked).Then(cron.FuncJob(func() { runs.Add(1) })))
-				c.Start()
-				defer c.Stop()
-			}
-			time.Sleep(10 * time.Second)
-			assert.Equal(t, 10*each, runs.Load(), minHold)
-		})
-	}
-}
-
 // apart is a schedule that ticks so much later than each second.
 type apart time.Duration
 

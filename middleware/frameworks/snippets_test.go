@@ -78,23 +78,6 @@ var snippets = map[string]snippet{
 		}
 		return map[connect.Code]string{connect.CodeAborted: "busy", connect.CodeUnknown: "lost", connect.CodeUnavailable: "down"}[connect.CodeOf(err)]
 	},
-	"go-kit": func(t *testing.T, g *guard.Guard, work func(context.Context)) string {
-		answer, err := lockEndpoint(g, orderOf)(func(ctx context.Context, _ any) (any, error) {
-			work(ctx)
-			return "paid", nil
-		})(t.Context(), "7")
-		switch {
-		case errors.Is(err, guard.ErrLost):
-			assert.Nil(t, answer)
-			return "lost"
-		case errors.Is(err, guard.ErrBusy):
-			return "busy"
-		case errors.Is(err, guard.ErrStore):
-			return "down"
-		}
-		require.NoError(t, err)
-		return answer.(string)
-	},
 	"kratos": func(t *testing.T, g *guard.Guard, work func(context.Context)) string {
 		answer, err := lockKratos(g, orderOf)(func(ctx context.Context, _ any) (any, error) {
 			work(ctx)

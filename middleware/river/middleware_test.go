@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 	guardriver "github.com/redlatch/redlatch/middleware/river"
 )
 
@@ -30,13 +31,6 @@ func orders(opts ...guard.LockOption) guardriver.Rule {
 
 func never(context.Context) error { panic("ran") }
 
-func hold(t *testing.T, g *guard.Guard) (release func()) {
-	t.Helper()
-	lease, err := g.Acquire(context.Background(), guard.Key("order:7"), guard.Metadata("secret"))
-	require.NoError(t, err)
-	return func() { assert.NoError(t, lease.Release(context.Background())) }
-}
-
 func assertSnoozed(t *testing.T, err error) {
 	t.Helper()
 	var snooze *river.JobSnoozeError
@@ -50,12 +44,12 @@ func TestMiddleware_ABusyJobIsSnoozedAfterASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := guardtest.NewMemoryGuard(t)
-		defer hold(t, g)()
+		defer tasktest.Hold(t, g)()
 		start := time.Now()
 		err := guardriver.Middleware(g, orders(guard.TTL(time.Second))).Work(t.Context(), order7(), never)
 		assert.InDelta(t, time.Second, time.Since(start), float64(10*time.Millisecond))
 		assert.ErrorIs(t, err, guard.ErrBusy, "for middleware outside of it")
-		assert.ErrorIs(t, err, &river.JobSnoozeError{})
+		assertSnoozed(t, err)
 	})
 }
 
@@ -91,12 +85,12 @@ func TestTask_HeadersAreMetadata(t *testing.T) {
 	t.Parallel()
 	job := order7()
 	job.Metadata = []byte(`{"tenant":"acme","shop":{"id":3}}`)
-	assert.Same(t, errOwn, guardriver.Middleware(guardtest.NewMemoryGuard(t), guardriver.Lock("{header:tenant}:{header:shop.id}:{task:id}")).
-		Work(t.Context(), job, func(ctx context.Context) error {
-			_, ok := guard.Held(ctx, guard.Key("acme:3:12"))
-			assert.True(t, ok)
-			return errOwn
-		}))
+	mw := guardriver.Middleware(guardtest.NewMemoryGuard(t), guardriver.Lock("{header:tenant}:{header:shop.id}:{task:id}"))
+	assert.Same(t, errOwn, mw.Work(t.Context(), job, func(ctx context.Context) error {
+		_, ok := guard.Held(ctx, guard.Key("acme:3:12"))
+		assert.True(t, ok)
+		return errOwn
+	}))
 }
 
 type renamedArgs struct{ orderArgs }
@@ -112,17 +106,6 @@ guardriver: row " ": it is blank
 guardriver: row "refund": no job of the given arguments is of this kind`)
 	assert.NoError(t, guardriver.Check([]river.JobArgs{orderArgs{}}, guardriver.Jobs{"charge_order": orders()}))
 	assert.NoError(t, guardriver.Check([]river.JobArgs{renamedArgs{}}, nil))
-}
-
-// waits signals that a job begins to wait for its lock.
-type waits struct {
-	guard.NopObserver
-	begun chan struct{}
-}
-
-func (w waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
-	w.begun <- struct{}{}
-	return ctx
 }
 
 // A job that waits for a lock that stays busy can be cancelled, and a shutdown puts it back.
@@ -142,14 +125,14 @@ func TestLive_AJobThatWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			waiting, q := waits{begun: make(chan struct{}, 10)}, newQueue(t)
+			waiting, q := tasktest.NewWaits(), newQueue(t)
 			g := guardtest.NewMemoryGuard(t, guard.Observe(waiting))
-			t.Cleanup(hold(t, g))
-			<-waiting.begun
+			t.Cleanup(tasktest.Hold(t, g))
+			<-waiting.Begun
 			client := q.start(t, func(context.Context, *river.Job[orderArgs]) error { panic("ran") },
 				guardriver.Middleware(g, orders(guard.Wait(guard.Forever))))
 			id := q.add(t, `{"order_id":7}`, river.InsertOpts{MaxAttempts: 1}).ID
-			<-waiting.begun
+			<-waiting.Begun
 			require.NoError(t, row.end(t.Context(), client, id))
 			job := q.reaches(t, id, row.state)
 			if row.state == rivertype.JobStateAvailable {
@@ -167,13 +150,9 @@ func TestAnnotate_LocksTheJobsOfItsRows(t *testing.T) {
 	for _, kind := range []string{"charge_order", "charge_order_v2"} {
 		job := order7()
 		job.Kind = kind
-		assert.Same(t, errOwn, mw.Work(t.Context(), job, func(ctx context.Context) error {
-			_, ok := guard.Held(ctx, guard.Key("order:7"))
-			assert.Equal(t, kind == "charge_order", ok)
-			return errOwn
-		}))
+		assert.Same(t, errOwn, mw.Work(t.Context(), job, func(context.Context) error { return errOwn }))
 	}
-	if starts := recorder.Observations("WaitStart"); assert.Len(t, starts, 1) {
-		assert.Equal(t, "charge_order", starts[0].Lock.Name)
-	}
+	starts := recorder.Observations("WaitStart")
+	require.Len(t, starts, 1)
+	assert.Equal(t, guard.Lock{Name: "charge_order", Key: "order:7"}, starts[0].Lock)
 }

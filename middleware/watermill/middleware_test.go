@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
 )
 
@@ -31,13 +32,6 @@ func orders(opts ...guard.LockOption) guardwatermill.Rule {
 }
 
 func never(*message.Message) ([]*message.Message, error) { panic("ran") }
-
-func hold(t *testing.T, g *guard.Guard) (release func()) {
-	t.Helper()
-	lease, err := g.Acquire(context.Background(), guard.Key("order:7"))
-	require.NoError(t, err)
-	return func() { assert.NoError(t, lease.Release(context.Background())) }
-}
 
 // A poison queue gets it at once.
 func TestMiddleware_MessageWithoutAKeyIsNotHeldBack(t *testing.T) {
@@ -62,46 +56,32 @@ func TestMiddleware_MessageWithoutAKeyIsNotHeldBack(t *testing.T) {
 // Messages that a handler made under a lost lock are not published.
 func TestMiddleware_MessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
 	t.Parallel()
-	for _, own := range []error{nil, errOwn} {
-		store := guardtest.NewStore()
-		g, err := guard.NewWithStore(store, guard.TTL(100*time.Millisecond))
-		require.NoError(t, err)
-		produced, err := guardwatermill.Middleware(g, orders())(func(msg *message.Message) ([]*message.Message, error) {
-			store.Drop("order:7")
-			<-msg.Context().Done()
-			var lost *guard.LostError
-			assert.ErrorAs(t, context.Cause(msg.Context()), &lost)
-			return []*message.Message{msg}, own
-		})(order7(t))
-		if own == nil {
-			assert.ErrorIs(t, err, guard.ErrLost)
-			assert.Empty(t, produced)
-		} else {
-			assert.Same(t, own, err)
-		}
-		require.NoError(t, g.Close())
-	}
+	g := guardtest.NewMemoryGuard(t)
+	produced, err := guardwatermill.Middleware(g, orders())(func(msg *message.Message) ([]*message.Message, error) {
+		guardtest.Lose(t, g, guard.Key("order:7"))
+		<-msg.Context().Done()
+		return []*message.Message{msg}, nil
+	})(order7(t))
+	assert.ErrorIs(t, err, guard.ErrLost)
+	assert.Empty(t, produced)
 }
 
 func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 	t.Parallel()
-	msg, made := order7(t), order7(t)
+	msg, made := order7(t), []*message.Message{order7(t)}
 	before := msg.Context()
 	for _, own := range []error{nil, errOwn} {
-		produced, err := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), orders().And("shop"))(func(msg *message.Message) ([]*message.Message, error) {
-			for _, key := range []string{"order:7", "shop"} {
-				_, ok := guard.Held(msg.Context(), guard.Key(key))
-				assert.True(t, ok, key)
-			}
-			return []*message.Message{made}, own
+		produced, err := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), orders())(func(*message.Message) ([]*message.Message, error) {
+			return made, own
 		})(msg)
-		assert.Equal(t, []*message.Message{made}, produced)
+		assert.Equal(t, made, produced)
 		assert.Equal(t, own, err)
 		assert.Equal(t, before, msg.Context(), "the lease's has ended")
 	}
 }
 
-// Watermill publishes after the record is written, and delivers again if that fails.
+// Watermill publishes after the record is written, and delivers again if that fails. Package cqrs has messages of
+// several types, told apart by their name, in one handler.
 func TestOnce_WhatTheHandlerReturnedIsPublishedAgain(t *testing.T) {
 	t.Parallel()
 	handle := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour))
@@ -113,11 +93,14 @@ func TestOnce_WhatTheHandlerReturnedIsPublishedAgain(t *testing.T) {
 	for range 2 {
 		produced, err = handle(never)(order7(t))
 		require.NoError(t, err)
-		if assert.Len(t, produced, 1) {
-			assert.True(t, made.Equals(produced[0]))
-			assert.NoError(t, produced[0].Context().Err())
-		}
+		require.Len(t, produced, 1)
+		assert.True(t, made.Equals(produced[0]))
+		assert.NoError(t, produced[0].Context().Err())
 	}
+	named := order7(t)
+	named.Metadata.Set("name", "OrderShipped")
+	_, err = handle(never)(named)
+	assert.ErrorIs(t, err, guard.ErrOtherInput)
 }
 
 // unreadable is a store with records that no handler wrote.
@@ -144,48 +127,18 @@ func TestOnce_WhatCannotBeRead(t *testing.T) {
 	assert.ErrorContains(t, err, "invalid character '?'")
 }
 
-// Package cqrs has messages of several types in one handler.
-func TestOnce_AnotherNameOfTheSamePayloadIsRefused(t *testing.T) {
-	t.Parallel()
-	handle := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour))
-	runs := 0
-	work := handle(func(*message.Message) ([]*message.Message, error) { runs++; return nil, nil })
-	for _, row := range []struct {
-		name string
-		err  error
-	}{{"OrderPaid", nil}, {"OrderShipped", guard.ErrOtherInput}, {"OrderPaid", nil}} {
-		msg := order7(t)
-		msg.Metadata.Set("name", row.name)
-		produced, err := work(msg)
-		assert.ErrorIs(t, err, row.err)
-		assert.Empty(t, produced)
-	}
-	assert.Equal(t, 1, runs)
-}
-
-// waits signals that a message begins to wait for its lock.
-type waits struct {
-	guard.NopObserver
-	begun chan struct{}
-}
-
-func (w waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
-	w.begun <- struct{}{}
-	return ctx
-}
-
 // Redisstream delivers a message to a second consumer while the first still works on it.
 func TestLive_MessageThatIsHandedOverIsNotHandledBesideItself(t *testing.T) {
 	t.Parallel()
-	q, waiting := newQueue(t), waits{begun: make(chan struct{}, 100)}
+	q, waiting := newQueue(t), tasktest.NewWaits()
 	var inside atomic.Bool
 	var runs atomic.Int64
 	handler := func(*message.Message) error {
 		assert.True(t, inside.CompareAndSwap(false, true), "beside itself")
 		defer inside.Store(false)
 		if runs.Add(1) == 1 {
-			<-waiting.begun // of this consumer
-			<-waiting.begun // of the other consumer
+			<-waiting.Begun // of this consumer
+			<-waiting.Begun // of the other consumer
 		}
 		return nil
 	}
@@ -223,7 +176,7 @@ func TestMiddleware_WhenAnErrorComes(t *testing.T) {
 				require.NoError(t, g.Close())
 				err = guard.ErrClosed
 			} else {
-				defer hold(t, g)()
+				defer tasktest.Hold(t, g)()
 			}
 			msg := order7(t)
 			if row.ends > 0 {

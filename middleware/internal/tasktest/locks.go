@@ -47,50 +47,33 @@ func exclusion(t *testing.T, q Queue) {
 	assert.NoError(t, lease.Release(t.Context()))
 }
 
-// keys are the same in every adapter.
+// The words of a template are the fields of the Task, and keys are the same, whichever queue it came from.
 func keys(t *testing.T, q Queue) {
-	keys := make(chan string, 1)
-	q.Serve(t, Setup{Guard: newGuard(t), Rule: orders(), Seen: newEnds().seen, Work: func(ctx context.Context) error {
+	tasks, keys := make(chan tasklock.Task, 1), make(chan string, 1)
+	rule := tasklock.New("tasktest", 0).Lock("{order_id}:{header:tenant}:{task:kind}:{task:queue}:{task:id}", nil).
+		Unlocked(func(_ context.Context, task tasklock.Task) bool { tasks <- task; return false })
+	q.Serve(t, Setup{Guard: newGuard(t), Rule: rule, Seen: newEnds().seen, Work: func(ctx context.Context) error {
 		lease, ok := guard.FromContext(ctx)
 		if assert.True(t, ok) {
 			keys <- lease.Key()
 		}
 		return guard.WithLock(ctx, guard.Key("stock"), func(context.Context) error { return nil })
 	}})
-	for payload, want := range map[string]string{
-		payOrder7:                     "order:7",
-		`{"order_id":"a:b%"}`:         "order:a%3Ab%25",
-		`{"other":1,"ORDER_ID":true}`: "order:true",
-	} {
+	for payload, id := range map[string]string{payOrder7: "7", `{"order_id":"a:b%"}`: "a:b%", `{"other":1,"ORDER_ID":true}`: "true"} {
 		state := add(t, q, payload)
-		assert.Equal(t, want, <-keys)
+		task := <-tasks
+		assert.Equal(t, guard.JoinKey(id, "acme", task.Kind, task.Queue, task.ID), <-keys)
+		assert.JSONEq(t, payload, string(task.Payload))
+		assert.Empty(t, task.Header("nope"))
+		assert.NotNil(t, task.Native)
 		eventuallyDone(t, state)
 	}
-}
-
-// The words of a template are the fields of the Task, whichever queue it came from.
-func words(t *testing.T, q Queue) {
-	tasks, keys := make(chan tasklock.Task, 1), make(chan string, 1)
-	rule := tasklock.New("tasktest", 0).Lock("{header:tenant}:{task:kind}:{task:queue}:{task:id}", nil).
-		Unlocked(func(_ context.Context, task tasklock.Task) bool { tasks <- task; return false })
-	q.Serve(t, Setup{Guard: newGuard(t), Rule: rule, Seen: newEnds().seen, Work: func(ctx context.Context) error {
-		lease, _ := guard.FromContext(ctx)
-		keys <- lease.Key()
-		return nil
-	}})
-	state := add(t, q, payOrder7)
-	task := <-tasks
-	assert.Equal(t, guard.JoinKey("acme", task.Kind, task.Queue, task.ID), <-keys)
-	assert.JSONEq(t, payOrder7, string(task.Payload))
-	assert.Empty(t, task.Header("nope"))
-	assert.NotNil(t, task.Native)
-	eventuallyDone(t, state)
 }
 
 // A busy task comes back, and that does not count against it.
 func busy(t *testing.T, q Queue) {
 	g, ended := newGuard(t), newEnds()
-	release := holdOrder7(t, g)
+	release := Hold(t, g)
 	var runs atomic.Int64
 	q.Serve(t, Setup{Guard: g, Rule: orders(guard.NoWait()), Seen: ended.seen, Work: func(context.Context) error {
 		runs.Add(1)
@@ -112,7 +95,7 @@ func busy(t *testing.T, q Queue) {
 // A task is dropped for work that the lock's holder does anyway: it is no error.
 func dropped(t *testing.T, q Queue) {
 	g := newGuard(t)
-	defer holdOrder7(t, g)()
+	defer Hold(t, g)()
 	rule := orders(guard.NoWait()).OnBusy(tasklock.Drop).OnError(func(_ context.Context, _ tasklock.Task, err error) error {
 		t.Errorf("%v is no error", err)
 		return err
@@ -123,7 +106,7 @@ func dropped(t *testing.T, q Queue) {
 
 func givenUp(t *testing.T, q Queue) {
 	g, ended := newGuard(t), newEnds()
-	release := holdOrder7(t, g)
+	release := Hold(t, g)
 	rule := orders(guard.NoWait()).OnBusy(tasklock.GiveUp)
 	q.Serve(t, Setup{Guard: g, Rule: rule, Seen: ended.seen, Work: func(context.Context) error { return nil }})
 	state := add(t, q, payOrder7)
@@ -132,20 +115,6 @@ func givenUp(t *testing.T, q Queue) {
 	release()
 	eventuallyDone(t, add(t, q, payOrder7))
 	assert.True(t, state().GivenUp)
-}
-
-func limit(t *testing.T, q Queue) {
-	g, ended := newGuard(t), newEnds()
-	first, second := holdOrder7(t, g, guard.Limit(2)), holdOrder7(t, g, guard.Limit(2))
-	q.Serve(t, Setup{
-		Guard: g, Rule: orders(guard.NoWait(), guard.Limit(2)), Seen: ended.seen,
-		Work: func(context.Context) error { return nil },
-	})
-	state := add(t, q, payOrder7)
-	assert.EqualValues(t, 2, ended.nextBusy(t).Limit)
-	first()
-	assert.Zero(t, eventuallyDone(t, state).Failures)
-	second()
 }
 
 // A lost lock is never a success: the task runs again.
@@ -227,7 +196,7 @@ func panics(t *testing.T, q Queue) {
 
 func skipped(t *testing.T, q Queue) {
 	g := newGuard(t)
-	release := holdOrder7(t, g)
+	release := Hold(t, g)
 	defer release()
 	rule := orders().
 		Unlocked(func(context.Context, tasklock.Task) bool { return false }).Unlocked(nil).
@@ -240,24 +209,10 @@ func skipped(t *testing.T, q Queue) {
 	eventuallyDone(t, add(t, q, payOrder7))
 }
 
-func ownError(t *testing.T, q Queue) {
-	ended, own := newEnds(), errors.New("own")
-	var runs atomic.Int64
-	q.Serve(t, Setup{Guard: newGuard(t), Rule: orders(), Seen: ended.seen, Work: func(context.Context) error {
-		if runs.Add(1) == 1 {
-			return own
-		}
-		return nil
-	}})
-	state := add(t, q, payOrder7)
-	assert.Same(t, own, ended.next(t))
-	eventuallyDone(t, state)
-}
-
 // The program decides about guard's errors, and not about the handler's own.
 func onError(t *testing.T, q Queue) {
 	g, ended, own := newGuard(t), newEnds(), errors.New("own")
-	release := holdOrder7(t, g)
+	release := Hold(t, g)
 	decided := make(chan error, 10)
 	rule := orders(guard.NoWait()).OnError(func(_ context.Context, task tasklock.Task, err error) error {
 		assert.Equal(t, "acme", task.Header("tenant"))

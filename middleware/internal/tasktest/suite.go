@@ -60,18 +60,15 @@ func Suite(t *testing.T, newQueue func(t *testing.T) Queue) {
 	for name, test := range map[string]func(*testing.T, Queue){
 		"one at a time":                      exclusion,
 		"keys":                               keys,
-		"words":                              words,
 		"busy":                               busy,
 		"busy: dropped":                      dropped,
 		"busy: given up":                     givenUp,
-		"over its limit":                     limit,
 		"lost":                               lost,
 		"without Redis":                      outage,
 		"closed":                             closed,
 		"without a key":                      withoutKey,
 		"panics":                             panics,
 		"skipped":                            skipped,
-		"the handler's error unchanged":      ownError,
 		"guard's error changed":              onError,
 		"once: a second run is acknowledged": onceDone,
 		"once: in progress is busy":          onceInProgress,
@@ -154,11 +151,27 @@ func (e ends) nextBusy(t *testing.T) *guard.BusyError {
 	return busy
 }
 
-func holdOrder7(t *testing.T, g *guard.Guard, opts ...guard.LockOption) (release func()) {
+// Hold locks order:7 until release.
+func Hold(t *testing.T, g *guard.Guard) (release func()) {
 	t.Helper()
-	lease, err := g.Acquire(context.Background(), guard.Key("order:7"), append(opts, guard.Metadata("secret"))...)
+	lease, err := g.Acquire(context.Background(), guard.Key("order:7"), guard.Metadata("secret"))
 	require.NoError(t, err)
 	return func() { assert.NoError(t, lease.Release(context.Background())) }
+}
+
+// Waits is an Observer that signals that a wait for a lock begins.
+type Waits struct {
+	guard.NopObserver
+	Begun chan struct{}
+}
+
+// NewWaits returns Waits with room for many signals.
+func NewWaits() *Waits { return &Waits{Begun: make(chan struct{}, 100)} }
+
+// WaitStart implements guard.Observer.
+func (w *Waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
+	w.Begun <- struct{}{}
+	return ctx
 }
 
 func never(context.Context) error { panic("ran without its lock") }
