@@ -85,17 +85,6 @@ func TestClaim_ThatIsReleasedDuringItsConfirmationIsOver(t *testing.T) {
 	})
 }
 
-func TestClaim_IsForgottenWhenItIsOver(t *testing.T) {
-	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		g := s.hold()
-		s.known(1)
-		assert.Equal(t, guardstore.ClaimBusy, s.mustAcquire(claim("b-1")).Status)
-		s.known(1)
-		s.mustRelease(g)
-		s.known(0)
-	})
-}
-
 // The fences of the servers are near each other or not, and ahead of their clocks or not.
 func TestFence_IsTheHighestAndAMajorityKnowsIt(t *testing.T) {
 	apart := uint64(leaseTTL.Microseconds()) / 2
@@ -124,17 +113,6 @@ func TestFence_IsTheHighestAndAMajorityKnowsIt(t *testing.T) {
 			assert.Equal(t, want, s.mustAcquire(claim("a-1")), "confirmed as it was")
 		})
 	}
-}
-
-// A server that another claim holds does not count for the fence.
-func TestFence_IsForServersThatVoted(t *testing.T) {
-	run(t, "one is taken, one is down", 3, false, func(t *testing.T, s *fakeQuorum) {
-		s.nodes[0].set(taken)
-		s.nodes[1].last = 1 << 50
-		s.nodes[2].set(does("raise", fails(errBroken)))
-		s.acquireFails(t.Context(), claim("a-1"), "1 of 3 servers failed")
-		s.counts("raise", 0, 1, 1)
-	})
 }
 
 // A fence is far ahead, and too few servers can raise theirs: the round is given up, at once.

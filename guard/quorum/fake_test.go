@@ -1,11 +1,12 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,7 +44,7 @@ type (
 // Replies of one server, or of all.
 var (
 	held     = claimReply{Status: guardstore.ClaimHeld, Fence: 7}
-	busy     = claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second}
+	busy     = claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other"}
 	finished = claimReply{Status: guardstore.ClaimFinished}
 
 	renewed      = renewReply{Held: true}
@@ -70,8 +71,8 @@ type fake struct {
 	peek    *claimReply
 	renew   func(g guardstore.Grant) renewReply
 	release *releaseReply
-	id      string
 	listen  func(ctx context.Context, l guardstore.Listener)
+	id      string
 	onClose error
 }
 
@@ -95,7 +96,6 @@ type fakeQuorum struct {
 
 // newFakeQuorum makes a quorum of n servers. It is closed when the test ends.
 func newFakeQuorum(t *testing.T, n int, all bool) *fakeQuorum {
-	t.Helper()
 	s := &fakeQuorum{t: t}
 	servers := make([]server, n)
 	for i := range servers {
@@ -106,25 +106,17 @@ func newFakeQuorum(t *testing.T, n int, all bool) *fakeQuorum {
 		s.nodes, servers[i] = append(s.nodes, f), f
 	}
 	s.Store = newStore(servers, nodeTimeout, all)
-	t.Cleanup(func() {
-		select {
-		case <-s.closing:
-		default:
-			assert.NoError(t, s.Close())
-		}
-	})
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 // virtually runs a test on a quorum of three in virtual time.
 func virtually(t *testing.T, test func(t *testing.T, s *fakeQuorum)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newFakeQuorum(t, 3, false)) })
 }
 
 // run runs a subtest on a quorum of n in virtual time.
 func run(t *testing.T, name string, n int, all bool, test func(t *testing.T, s *fakeQuorum)) {
-	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { test(t, newFakeQuorum(t, n, all)) })
 	})
@@ -256,23 +248,15 @@ func (s *fakeQuorum) counts(what string, want ...int) {
 func (s *fakeQuorum) holders(want ...string) {
 	s.t.Helper()
 	synctest.Wait()
-	assert.Equal(s.t, want, s.owners())
-}
-
-func (s *fakeQuorum) owners() (owners []string) {
+	var owners []string
 	s.each(func(f *fake) { owners = append(owners, f.holder) })
-	return owners
+	assert.Equal(s.t, want, owners)
 }
 
-// firstAsked is the server that was asked first.
-func (s *fakeQuorum) firstAsked(what string) (node int) {
-	first := int64(math.MaxInt64)
-	for i, f := range s.nodes {
-		if calls := f.calls(what); len(calls) > 0 && calls[0].seq < first {
-			node, first = i, calls[0].seq
-		}
-	}
-	return node
+// firstAsked is the server that was asked first; each was asked.
+func (s *fakeQuorum) firstAsked(what string) int {
+	first := slices.MinFunc(s.nodes, func(a, b *fake) int { return cmp.Compare(a.calls(what)[0].seq, b.calls(what)[0].seq) })
+	return slices.Index(s.nodes, first)
 }
 
 // known checks how many claims the store knows.
@@ -377,8 +361,8 @@ func takes(do func()) time.Duration {
 	return time.Since(begun)
 }
 
-// note notes a call, and returns the answer in place of the usual one.
-func (f *fake) note(ctx context.Context, a asked) error {
+// called notes a call, does what the test has it do first, and then answers.
+func called[T any](ctx context.Context, f *fake, a asked, answer func() T) (reply T, err error) {
 	f.mu.Lock()
 	a.at, a.seq = time.Now(), f.seq.Add(1)
 	f.asked = append(f.asked, a)
@@ -388,84 +372,72 @@ func (f *fake) note(ctx context.Context, a asked) error {
 		do = f.before[""]
 	}
 	f.mu.Unlock()
-	if do == nil {
-		return ctx.Err()
+	if do != nil {
+		err = do(ctx)
 	}
-	if err := do(ctx); err != nil {
-		return err
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return reply, err
 	}
-	return ctx.Err()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return answer(), nil
 }
 
 func (f *fake) Acquire(ctx context.Context, c guardstore.Claim) (claimReply, error) {
-	if err := f.note(ctx, asked{what: "acquire " + c.Owner, claim: c}); err != nil {
-		return claimReply{}, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.acquire != nil:
-		return f.acquire(c), nil
-	case f.finished[c.Owner]:
-		return claimReply{Status: guardstore.ClaimFinished}, nil
-	case f.holder == "":
-		f.holder, f.fence = c.Owner, max(f.last, c.FenceAbove)+1
-		f.last = f.fence
-	case f.holder != c.Owner:
-		return claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other"}, nil
-	}
-	return claimReply{Status: guardstore.ClaimHeld, Fence: f.fence}, nil
+	return called(ctx, f, asked{what: "acquire " + c.Owner, claim: c}, func() claimReply {
+		switch {
+		case f.acquire != nil:
+			return f.acquire(c)
+		case f.finished[c.Owner]:
+			return finished
+		case f.holder == "":
+			f.holder, f.fence = c.Owner, max(f.last, c.FenceAbove)+1
+			f.last = f.fence
+		case f.holder != c.Owner:
+			return busy
+		}
+		return claimReply{Status: guardstore.ClaimHeld, Fence: f.fence}
+	})
 }
 
 func (f *fake) Peek(ctx context.Context, c guardstore.Claim) (claimReply, error) {
-	if err := f.note(ctx, asked{what: "peek " + c.Owner, claim: c}); err != nil {
-		return claimReply{}, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.peek != nil:
-		return *f.peek, nil
-	case f.holder != "":
-		return claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other"}, nil
-	}
-	return claimReply{Status: guardstore.ClaimBusy}, nil
+	return called(ctx, f, asked{what: "peek " + c.Owner, claim: c}, func() claimReply {
+		switch {
+		case f.peek != nil:
+			return *f.peek
+		case f.holder != "":
+			return busy
+		}
+		return claimReply{Status: guardstore.ClaimBusy}
+	})
 }
 
-func (f *fake) Renew(ctx context.Context, batch []guardstore.Grant) []renewReply {
-	replies := make([]renewReply, len(batch))
-	for i, g := range batch {
-		if err := f.note(ctx, asked{what: "renew " + g.Owner, grant: g}); err != nil {
-			replies[i].Err = err
-			continue
-		}
-		f.mu.Lock()
-		if f.renew != nil {
-			replies[i] = f.renew(g)
-		} else {
-			replies[i].Held = f.holder == g.Owner && f.fence == g.Fence
-		}
-		f.mu.Unlock()
+func (f *fake) Renew(ctx context.Context, batch []guardstore.Grant) (replies []renewReply) {
+	for _, g := range batch {
+		r, err := called(ctx, f, asked{what: "renew " + g.Owner, grant: g}, func() renewReply {
+			if f.renew != nil {
+				return f.renew(g)
+			}
+			return renewReply{Held: f.holder == g.Owner && f.fence == g.Fence}
+		})
+		r.Err = err
+		replies = append(replies, r)
 	}
 	return replies
 }
 
 func (f *fake) Release(ctx context.Context, r guardstore.Release) (releaseReply, error) {
-	if err := f.note(ctx, asked{what: "release " + r.Owner, release: r}); err != nil {
-		return releaseReply{}, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.release != nil:
-		return *f.release, nil
-	case f.holder == r.Owner:
-		f.holder, f.finished[r.Owner] = "", true
-		return releaseReply{Status: guardstore.ReleaseDone}, nil
-	case r.Tombstone:
-		f.finished[r.Owner] = true
-	}
-	return releaseReply{Status: guardstore.ReleaseLost}, nil
+	return called(ctx, f, asked{what: "release " + r.Owner, release: r}, func() releaseReply {
+		switch {
+		case f.release != nil:
+			return *f.release
+		case f.holder == r.Owner:
+			f.holder, f.finished[r.Owner] = "", true
+			return releaseReply{Status: guardstore.ReleaseDone}
+		}
+		f.finished[r.Owner] = f.finished[r.Owner] || r.Tombstone
+		return releaseReply{Status: guardstore.ReleaseLost}
+	})
 }
 
 func (f *fake) Rollback(ctx context.Context, c guardstore.Claim, tombstone, notify bool) error {
@@ -476,39 +448,34 @@ func (f *fake) Rollback(ctx context.Context, c guardstore.Claim, tombstone, noti
 	if notify {
 		what += " notify"
 	}
-	if err := f.note(ctx, asked{what: what, claim: c}); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.holder == c.Owner {
-		f.holder = ""
-	}
-	f.finished[c.Owner] = f.finished[c.Owner] || tombstone
-	return nil
+	_, err := called(ctx, f, asked{what: what}, func() bool {
+		if f.holder == c.Owner {
+			f.holder = ""
+		}
+		f.finished[c.Owner] = f.finished[c.Owner] || tombstone
+		return true
+	})
+	return err
 }
 
 func (f *fake) RaiseFence(ctx context.Context, c guardstore.Claim, fence uint64) (bool, error) {
-	if err := f.note(ctx, asked{what: fmt.Sprint("raise ", c.Owner, " ", fence)}); err != nil {
-		return false, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.last = max(f.last, fence)
-	return f.holder == c.Owner, nil
+	return called(ctx, f, asked{what: fmt.Sprint("raise ", c.Owner, " ", fence)}, func() bool {
+		f.last = max(f.last, fence)
+		return f.holder == c.Owner
+	})
 }
 
 func (f *fake) ID(ctx context.Context) (string, error) {
-	err := f.note(ctx, asked{what: "id"})
-	return f.id, err
+	return called(ctx, f, asked{what: "id"}, func() string { return f.id })
 }
 
 func (f *fake) Announce(ctx context.Context, instance, name string, life time.Duration) error {
-	return f.note(ctx, asked{what: fmt.Sprint("announce ", instance, " ", name, " ", life)})
+	_, err := called(ctx, f, asked{what: fmt.Sprint("announce ", instance, " ", name, " ", life)}, func() bool { return true })
+	return err
 }
 
 func (f *fake) Listen(ctx context.Context, _ string, l guardstore.Listener) {
-	_ = f.note(ctx, asked{what: "listen"})
+	_, _ = called(ctx, f, asked{what: "listen"}, func() bool { return true })
 	if f.listen != nil {
 		f.listen(ctx, l)
 		return
@@ -519,7 +486,6 @@ func (f *fake) Listen(ctx context.Context, _ string, l guardstore.Listener) {
 func (f *fake) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	assert.False(f.tb, f.closed, "closed twice")
 	f.closed = true
 	return f.onClose
 }

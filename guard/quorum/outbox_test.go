@@ -49,19 +49,6 @@ func TestOutbox_Pauses(t *testing.T) {
 	})
 }
 
-// What a server answers, or refuses, is not asked for again.
-func TestOutbox_TakesWhatIsNotAnswered(t *testing.T) {
-	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		calls := 0
-		for _, err := range []error{nil, errRefused, errBroken} {
-			s.deliverLater(t.Context(), 0, err, time.Hour, func(context.Context) error { calls++; return errRefused })
-			time.Sleep(time.Minute)
-			synctest.Wait()
-		}
-		assert.Equal(t, 1, calls)
-	})
-}
-
 func TestOutbox_DropsWhatHasEndedAlsoAfterOthers(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		long, short := s.later(2*time.Second, errBroken), s.later(0, errBroken)

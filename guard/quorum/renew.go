@@ -131,7 +131,7 @@ func (s *Store) repairing(r *round, node int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.claims[claimOf(r.claim.Owner)]
-	if b == nil || b.won != r || b.finished {
+	if b == nil || b.won != r {
 		return false
 	}
 	r.mu.Lock()
