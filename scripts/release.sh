@@ -34,7 +34,7 @@ esac
 modules=$(GOWORK=$PWD/go.work $GO list -m -f '{{.Path}}')
 
 # Users do not import these: they are tests and programs. They get the version, but no tag.
-untagged="$root/bench $root/examples $root/guard/internal/chaos $root/guard/inspect/guardweb/browser
+untagged="$root/bench $root/examples $root/guard/inspect/guardweb/browser
 	$root/guardsql/internal/dbtest $root/internal/stack $root/middleware/frameworks"
 
 tags=

@@ -20,45 +20,23 @@ type rule struct {
 }
 
 const (
-	grantGo    = "guard/internal/watchdog/grant.go"
-	acquireLua = "guard/internal/redisstore/lua/acquire.lua"
-	holdLua    = "guard/internal/redisstore/lua/hold.lua"
-	lockLua    = "guard/internal/redisstore/lua/lock.lua"
-	releaseLua = "guard/internal/redisstore/lua/release.lua"
-	twice      = `held twice: "`
+	scripts = "guard/internal/redisstore/lua/"
+	twice   = `held twice: "`
 )
 
 var rules = []rule{
-	{"no local deadline", grantGo, "return sent.Add(ttl - ttl/10 - 2*time.Millisecond)", "return sent.Add(24 * time.Hour)", "single", twice},
+	{"no local deadline", "guard/internal/watchdog/grant.go", "ttl/10", "ttl/10 + 24*time.Hour", "single", twice},
+	{"fences frozen", scripts + "acquire.lua", "'held ' .. clock", "'held 17 ' .. clock", "single", "has the fence of lease"},
+	{"fences that are remembered for too long", scripts + "hold.lua", "(fence - at)", "fence", "single", ", longer than "},
+	{"fences that are taken ahead of time", scripts + "acquire.lua", "time[1] ..", "time[1] + 60 ..", "single", "further ahead of every clock"},
 	{
-		"fences frozen", acquireLua, "replies[i] = 'held ' .. clock", "replies[i] = 'held 1700000000000000 ' .. clock",
-		"single", "has the fence of lease",
+		"permits that are not counted", scripts + "lock.lua", "found.count == 0 or", "found.limit > 1 and limit_of(owner) > 1 or",
+		"single", twice,
 	},
-	{
-		"fences that are remembered for too long", holdLua,
-		"math.ceil((fence - at) / 1000) +", "math.ceil(fence / 1000) +", "single", ", longer than ",
-	},
-	{
-		"fences that are taken ahead of time", acquireLua, "    clock = time[1] ..", "    clock = time[1] + 60 ..",
-		"single", "further ahead of every clock",
-	},
-	{
-		"permits that are not counted", lockLua, "found.count < found.limit and found.count < limit_of(owner)",
-		"found.limit > 1 and limit_of(owner) > 1", "single", twice,
-	},
-	{
-		"a release without its owner check", releaseLua,
-		"how == '' and type(value) == 'string' and string.find(value, '^[1-9]%d* %d+ %d+ %- ')", "how == ''", "single", twice,
-	},
-	{
-		"locks that are kept too short", releaseLua, "redis.call('PEXPIRE', lock, number(rest))", "redis.call('PEXPIRE', lock, number(math.ceil(rest / 4)))",
-		"single", "was to keep the lock for",
-	},
-	{
-		"no high water", "guard/internal/redisstore/serverclock.go", "c.high = max(c.high, c.most(came))", "_ = c.most(came)",
-		"single", "which has the lower fence",
-	},
-	{"a minority is a quorum", "guard/quorum/store.go", "need: len(nodes)/2 + 1,", "need: len(nodes) / 2,", "quorum", twice},
+	{"a release without its owner check", scripts + "release.lua", "how == '' and", "how == '' or", "single", twice},
+	{"locks that are kept too short", scripts + "release.lua", "number(rest)", "number(rest / 4)", "single", "was to keep the lock for"},
+	{"no high water", "guard/internal/redisstore/serverclock.go", "c.most(came)", "0", "single", "which has the lower fence"},
+	{"a minority is a quorum", "guard/quorum/store.go", "len(nodes)/2 + 1", "len(nodes) / 2", "quorum", twice},
 }
 
 // broken is the text of the rule's file with the rule broken.

@@ -119,12 +119,8 @@ func TestPackages_AllAreInTheWorkflow(t *testing.T) {
 // A rule whose text is not there breaks nothing.
 func TestChaos_RulesAreInTheCode(t *testing.T) {
 	t.Parallel()
-	names := map[string]bool{}
 	for _, r := range rules {
 		_, err := r.broken(root)
 		assert.NoError(t, err)
-		assert.NotEqual(t, r.was, r.is, r.name)
-		assert.False(t, names[r.name], r.name)
-		names[r.name] = true
 	}
 }

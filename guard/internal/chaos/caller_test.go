@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +44,6 @@ const (
 	lost    outcome = "lost"    // a LostError
 	expired outcome = "expired" // a LostError: MaxHold
 	closed  outcome = "closed"  // a LostError: the Guard was closed
-	revoked outcome = "revoked" // a LostError: an operator intervened
 	unwound outcome = "unwound" // by a panic or Goexit, which WithLock does not return from
 	killed  outcome = "killed"  // with its process
 )
@@ -103,9 +103,8 @@ type hold struct {
 	*caller
 	plan
 
-	ended    atomic.Int64
-	held     *guard.Lease
-	returned atomic.Bool // the library had its last word
+	ended atomic.Int64
+	held  *guard.Lease
 }
 
 var errPlanned = errors.New("a panic that was planned")
@@ -125,13 +124,11 @@ func (c *caller) call(p plan) error {
 	}
 	h.lease.Called = stamp()
 	err, returned := h.lock(ctx)
-	h.returned.Store(true)
 	if h.lease.Entered == 0 {
-		miss := missOf(err)
-		if miss == "" {
+		if !isMiss(err) {
 			c.w.reportWrong("a call that took no lock returned %v", err)
 		}
-		c.w.send(event{Kind: missed, Miss: miss})
+		c.w.send(event{Kind: missed})
 		return err
 	}
 	h.lease.Outcome, h.lease.Returned = outcomeOf(err, returned), stamp()
@@ -224,20 +221,12 @@ func (h *hold) send() {
 	h.w.send(event{Kind: working, Lease: &l})
 }
 
-// missOf names the reason why a call got no lock. It is empty for an error that is none.
-func missOf(err error) string {
+// isMiss returns whether an error says why a call got no lock.
+func isMiss(err error) bool {
 	var busy *guard.BusyError
-	switch {
-	case errors.Is(err, guard.ErrClosed):
-		return "closed"
-	case errors.As(err, &busy) && busy.Err == nil:
-		return "busy"
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return "canceled"
-	case errors.Is(err, guard.ErrStore):
-		return "store"
-	}
-	return ""
+	return errors.As(err, &busy) && busy.Err == nil ||
+		slices.ContainsFunc([]error{guard.ErrClosed, context.Canceled, context.DeadlineExceeded, guard.ErrStore},
+			func(reason error) bool { return errors.Is(err, reason) })
 }
 
 func outcomeOf(err error, returned bool) outcome {
@@ -250,8 +239,6 @@ func outcomeOf(err error, returned bool) outcome {
 		return expired
 	case errors.Is(err, guard.ErrClosed):
 		return closed
-	case errors.Is(err, guard.ErrRevoked):
-		return revoked
 	}
 	return lost
 }

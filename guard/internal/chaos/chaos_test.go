@@ -46,7 +46,7 @@ func run(t *testing.T, topo topology, seed uint64, d time.Duration) {
 	injector.run(d)
 	instances := workers.endAll()
 	report := &report{
-		injector: injector, witness: witness, judgement: judge(witness.history, injector.losses, injector.stepsIn, net.clocks, witness.calls),
+		injector: injector, witness: witness, judgement: judge(witness.history, injector.losses, net.clocks, witness.calls),
 		leftovers: net.leftovers(t, instances),
 	}
 	t.Log(report)

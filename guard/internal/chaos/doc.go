@@ -8,8 +8,7 @@
 // are stopped, killed and restarted, connections cut, replies lost, requests held back, data
 // wiped, primaries replaced, slots moved. Each server goes by a wall clock of its own, which
 // is stepped and slewed, where there is a C compiler: a library that is loaded ahead of libc
-// moves it. An operator looks at holds, and revokes or breaks them. The seed is printed. It
-// also draws the version of RESP. It draws the same faults again, though nothing
+// moves it. The seed is printed. It also draws the version of RESP. It draws the same faults again, though nothing
 // makes goroutines and packets meet them at the same point.
 //
 // The witness keeps a history. Workers report to it by pipes, apart from Redis, when they enter, what they
@@ -18,7 +17,7 @@
 //   - holds of a key, put in the order of their fences, never overlap as far as their
 //     holders believed in them, and no fence is lower than that of a hold that had begun
 //     before it was asked for. Together that is linearizability, for the fences give the
-//     only order there can be; porcupine, which knows nothing of that, has to agree;
+//     only order there can be;
 //   - only data that Redis lost excuses an overlap, and only for the rest of the ttl.
 //     When another server is promoted, that is the time from when all agreed on the one
 //     before until all agree on it, and then, with Sentinel, the seconds in which each
@@ -30,13 +29,11 @@
 //     last one, or the process could not know that the clock had been as far: it had no such fence of the key before
 //     and, of a single server, no reply since the clock was as far, except for steps smaller than its round trips. No
 //     fence is further ahead of what the highest clock that any server had would show than by the number of calls
-//     (µs), a round trip and a tenth of the time for which a process had no reply, and no server remembers one for longer
-//     than a minute and that;
+//     (µs), a round trip and a tenth of a minute, which is the longest time for which a process may have no reply, and no
+//     server remembers one for longer than a minute and that;
 //   - where several may be inside, there are never more holders than each of them tolerates,
 //     and a reader's fence lies between those of the writers around it;
 //   - no caller gets a lock before its MinHold has ended;
-//   - a revoked hold is the intended one, and its work ends; no caller gets in before it has left. A broken lock
-//     counts as lost by Redis;
 //   - a context ends when its lease does, unless its process was stopped;
 //   - once the faults have ended, every worker gets every lock, and a worker that ends in good
 //     order leaves neither goroutines nor keys.

@@ -27,7 +27,6 @@ var faults = []fault{
 	{"reply lost", 10, onLink(swallowReply)},
 	{"request held", 10, onLink(holdRequest)},
 	{"server stopped", 4, onServer(pauseServer)},
-	{"server busy", 2, (*injector).sleepServer},
 	{"server killed", 2, onServer(killServer)},
 	{"server full", 2, onServer(fillServer)},
 	{"scripts flushed", 4, instantly("script", "flush")},
@@ -167,23 +166,6 @@ func instantly(args ...any) func(s *injector) *injection {
 func pauseServer(s *injector, i int) (heal func()) {
 	s.must(s.net.servers[i].Pause())
 	return func() { s.must(s.net.servers[i].Resume()) }
-}
-
-// sleepServer has a command take long.
-func (s *injector) sleepServer() *injection {
-	asleep := make(chan struct{})
-	h := onServer(func(s *injector, i int) func() {
-		seconds := strconv.FormatFloat(upTo(s.rng, longestTTL).Seconds(), 'f', 3, 64)
-		go func() {
-			defer close(asleep)
-			_ = s.net.admins[i].Do(context.Background(), "debug", "sleep", seconds).Err() // the answer does not matter
-		}()
-		return func() {}
-	})(s)
-	if h != nil {
-		h.ended = asleep
-	}
-	return h
 }
 
 // killServer ends a server that comes back with its data.

@@ -1,16 +1,11 @@
 package chaos_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/redlatch/redlatch/guard/inspect"
 )
 
 const (
@@ -47,7 +42,6 @@ type injector struct {
 	lasting   []*incident
 	log       []*incident
 	losses    []loss // when data may have been lost
-	stepsIn   []stepIn
 }
 
 // incident is a fault that happened.
@@ -151,65 +145,3 @@ func serverTarget(i int) string { return fmt.Sprintf("server %d", i) }
 
 // noteRecovery notes that a server was healed.
 func (s *injector) noteRecovery(i int) { s.recovered[i] = time.Now().Add(s.net.recovery) }
-
-// stepTimeout is for how long an operator tries to step in.
-const stepTimeout = time.Second
-
-// stepFaults are what an operator does.
-var stepFaults = []fault{
-	{"hold revoked", 8, func(s *injector) *injection { return s.stepIn((*inspect.Inspector).Revoke, false) }},
-	{"hold broken", 3, func(s *injector) *injection { return s.stepIn((*inspect.Inspector).Break, true) }},
-}
-
-// stepIn is what an operator did to a hold, or may have done.
-type stepIn struct {
-	span
-	key   string
-	fence uint64
-	done  bool // for sure
-}
-
-// stepIn revokes or breaks a hold that is there, or was a moment ago.
-func (s *injector) stepIn(with func(*inspect.Inspector, context.Context, string, uint64) (bool, error), breaks bool) *injection {
-	step, client := stepIn{key: pick(s.rng, allKeys...)}, s.inspected()
-	if client == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
-	defer cancel()
-	i := inspect.New(client)
-	var info inspect.Info
-	for len(info.Holders) == 0 {
-		var err error
-		if info, err = i.Get(ctx, step.key); err != nil {
-			return nil // no server answers, or the key has no holder
-		}
-	}
-	if chance(s.rng, 50) {
-		rest(upTo(s.rng, 100*time.Millisecond), nil) // for another one to come
-	}
-	step.fence, step.from = pick(s.rng, info.Holders...).Fence, stamp()
-	var err error
-	step.done, err = with(i, ctx, step.key, step.fence)
-	step.to = stamp()
-	if step.done || err != nil {
-		s.stepsIn = append(s.stepsIn, step)
-		if breaks {
-			s.losses = append(s.losses, loss{span: step.span, key: step.key})
-		}
-	}
-	return &injection{target: step.key}
-}
-
-// inspected is where an operator looks at locks: a server that takes writes.
-func (s *injector) inspected() redis.UniversalClient {
-	if s.net.all != nil {
-		return s.net.all
-	}
-	for i := range s.net.size {
-		if s.net.isPrimary(i) && !s.faulty[serverTarget(i)] {
-			return s.net.admins[i]
-		}
-	}
-	return nil
-}

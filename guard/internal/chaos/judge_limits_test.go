@@ -81,64 +81,16 @@ func (j *judgement) readers(holds []*record, losses []loss) {
 }
 
 // minHolds checks that no caller got a lock before its time, in the order of the fences. A clock
-// that is fast may take a tenth of it. It does not end sooner than the ttl: see draw. A hold that
-// was revoked keeps nothing, even if its holder had not been notified when it released.
-func (j *judgement) minHolds(key string, holds []*record, losses []loss, steps []stepIn) {
+// that is fast may take a tenth of it. It does not end sooner than the ttl: see draw.
+func (j *judgement) minHolds(holds []*record, losses []loss) {
 	for i := 1; i < len(holds); i++ {
 		a, b := holds[i-1], holds[i]
 		until := a.Called + int64(a.MinHold)*9/10
 		if a.MinHold == 0 || b.Entered >= until || b.asked < a.asked && b.stray {
 			continue
 		}
-		lost := slices.ContainsFunc(losses, func(l loss) bool { return l.meets(a.asked, b.Entered) })
-		ended := slices.ContainsFunc(steps, func(s stepIn) bool {
-			return s.key == key && s.fence == a.Fence && s.from <= b.Entered
-		})
-		if !lost && !ended {
+		if !slices.ContainsFunc(losses, func(l loss) bool { return l.meets(a.asked, b.Entered) }) {
 			a.note(&j.tooSoon, "was to keep the lock for %v, and lease %v began %v before that was over", a.MinHold, b.name, time.Duration(until-b.Entered))
 		}
 	}
-}
-
-// revoked checks that the holds that were meant ended, and no others. A lock
-// that is passed on within a process continues under the fence of the first.
-func (j *judgement) revoked(key string, holds []*record, steps []stepIn) {
-	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Fence, b.Fence) })
-	for n, h := range holds {
-		if h.Outcome == revoked {
-			if !slices.ContainsFunc(steps, func(s stepIn) bool {
-				// A hold is also revoked when the work is done and the release is on its way.
-				return s.key == key && s.from <= max(h.Left, h.Returned) && (s.fence == h.Fence || passedOn(holds[:n], s.fence, h))
-			}) {
-				h.note(&j.strayed, "was revoked, and no operator meant it: %+v", steps)
-			}
-			continue
-		}
-		if h.Outcome != kept {
-			continue
-		}
-		for _, s := range steps {
-			deadline := s.to + int64(h.TTL) + int64(lateness)
-			if s.done && s.key == key && s.fence == h.Fence && h.Left > deadline && !h.process.wasStopped(s.from, h.Left) {
-				h.note(&j.strayed, "was revoked and kept for %v more", time.Duration(h.Left-s.to))
-			}
-		}
-	}
-}
-
-// passedOn reports whether a hold may be of the claim that has a fence in Redis: all holds from
-// there on are of its process.
-func passedOn(before []*record, fence uint64, h *record) bool {
-	if fence > h.Fence {
-		return false
-	}
-	for _, b := range slices.Backward(before) {
-		if b.Fence < fence {
-			break
-		}
-		if b.process != h.process {
-			return false
-		}
-	}
-	return true
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // lateness is how long after its lease a context may end: what a busy machine may take
@@ -17,14 +15,12 @@ const lateness = 2 * time.Second
 type judgement struct {
 	clocks   clocks
 	calls    int                    // of all processes
-	replies  map[*process][]*record // holds from which it had a reply, in the order of their calls
+	replies  map[*process][]*record // holds from which it had a reply
 	overlaps []overlap
-	excused  int              // overlaps that data loss explains
-	fell     map[*record]bool // under a fence that fell, as the clock was set back
-	disorder []string         // fences that must not be
-	late     []string         // contexts that ended after their lease
-	tooSoon  []string         // locks that were granted before their MinHold had ended
-	strayed  []string         // revocations that hit another hold, or none
+	excused  int      // overlaps that data loss explains
+	disorder []string // fences that must not be
+	late     []string // contexts that ended after their lease
+	tooSoon  []string // locks that were granted before their MinHold had ended
 }
 
 // note adds an error of a hold.
@@ -76,20 +72,19 @@ func (j *judgement) order(holds []*record, losses []loss) {
 // clock of the earlier one, and Redis lost the earlier one, or the lower one's process could not know that the clock had
 // been as far. So internal/docs/protocol.md says.
 func (j *judgement) setBack(b, lower *record, losses []loss) bool {
-	back := j.clocks.spread(lower.asked, lower.Entered)
+	low, high := j.clocks.bounds(lower.asked, lower.Entered)
+	back := high - low
 	if back <= 0 || time.Duration(b.Fence-lower.Fence)*time.Microsecond > back {
 		return false
 	}
-	lost := slices.ContainsFunc(losses, func(l loss) bool { return l.from <= lower.Entered && l.to >= b.asked })
-	if lost || !j.knew(lower, b) {
-		j.fell[lower] = true
-		return true
-	}
-	return false
+	return slices.ContainsFunc(losses, func(l loss) bool { return l.meets(b.asked, lower.Entered) }) || !j.knew(lower, b)
 }
 
 // roundTrip is what a reply takes at the most: the longest StoreTimeout of a worker.
 const roundTrip = 2 * time.Second
+
+// longestSilence is for how long a process may have no reply: while servers find together after a fault.
+const longestSilence = time.Minute
 
 // knew reports whether the process of a hold had a reply from which it knew how far the clock was when a fence was given: it
 // had as high a fence of the key itself; or, of one server, it had any hold, and the clock was not set back from then until
@@ -103,8 +98,8 @@ func (j *judgement) knew(h, b *record) bool {
 		if r.Key == h.Key && r.Fence >= b.Fence {
 			return true
 		}
-		low := j.clocks.lowest(r.Called, r.Entered)
-		if len(j.clocks) > 1 || low > j.clocks.lowest(r.Called, max(r.Entered, b.Entered)) {
+		low, _ := j.clocks.bounds(r.Called, r.Entered)
+		if later, _ := j.clocks.bounds(r.Called, max(r.Entered, b.Entered)); len(j.clocks) > 1 || low > later {
 			continue
 		}
 		trips := r.Entered - r.Called + min(h.Entered-h.asked, int64(roundTrip)) + (h.Entered-r.Called)/1000
@@ -124,30 +119,17 @@ func (j *judgement) heard(holds []*record) {
 	}
 }
 
-// silence is the longest time for which a process may have had no reply, until an instant.
-func (j *judgement) silence(until int64) (longest int64) {
-	for _, holds := range j.replies {
-		last := int64(0)
-		for _, h := range holds { // in the order of their calls
-			if last > 0 && h.Called < until {
-				longest = max(longest, min(h.Entered, until)-last)
-			}
-			last = max(last, h.Called)
-		}
-	}
-	return longest
-}
-
 // fences checks that none is further ahead of what the highest clock that any server had would show than by
 // the number of holds since, fewer than there were calls; and, of a clock that was set, by a round trip and a tenth of the time
 // for which a process had no reply.
 func (j *judgement) fences(holds []*record) {
 	for _, h := range holds {
-		high := j.clocks.highest(h.Entered)/1000 + int64(j.calls)
-		if int64(h.Fence) > high && j.clocks != nil {
-			high = (j.clocks.wouldShow(h.Entered)+int64(roundTrip)+j.silence(h.Entered)/10)/1000 + int64(j.calls)
+		bound := j.clocks.highest(h.Entered)
+		if j.clocks != nil {
+			_, high := j.clocks.bounds(h.Entered, h.Entered)
+			bound = max(bound, h.Entered+int64(max(high, 0)+roundTrip+longestSilence/10))
 		}
-		if ahead := int64(h.Fence) - high; ahead > 0 {
+		if ahead := int64(h.Fence) - bound/1000 - int64(j.calls); ahead > 0 {
 			h.note(&j.disorder, "is further ahead of every clock than by the number of holds: by %v more", time.Duration(ahead)*time.Microsecond)
 		}
 	}
@@ -165,11 +147,10 @@ func (l *lease) askedAt(losses []loss) int64 {
 	return l.Called
 }
 
-// exclusion checks that holds in the order of their fences do not overlap. It returns
-// when each of them ended at the earliest; those that Redis forgot, then.
-func (j *judgement) exclusion(holds []*record, losses []loss) (ends []int64) {
+// exclusion checks that holds in the order of their fences do not overlap, those that Redis forgot excepted.
+func (j *judgement) exclusion(holds []*record, losses []loss) {
 	first := earliestFrom(holds)
-	ends = make([]int64, len(holds))
+	ends := make([]int64, len(holds))
 	var open []int // earlier holds that may reach into later ones
 	for i, b := range holds {
 		ends[i] = b.until()
@@ -197,14 +178,12 @@ func (j *judgement) exclusion(holds []*record, losses []loss) (ends []int64) {
 		}
 		open = append(still, i)
 	}
-	return ends
 }
 
 // loss is a time in which Redis may have lost data.
 type loss struct {
 	span
-	twice bool   // and in which two servers may both have granted
-	key   string // of a lock that was broken; nothing = any
+	twice bool // and in which two servers may both have granted
 }
 
 // forgotten reports whether Redis lost its data between two holds that overlap, and the
@@ -257,16 +236,12 @@ func (p *process) wasStopped(from, to int64) bool {
 }
 
 // judge looks at every key.
-func judge(history map[string][]*record, all []loss, steps []stepIn, cs clocks, calls int) *judgement {
-	j := &judgement{clocks: cs, calls: calls, replies: make(map[*process][]*record), fell: make(map[*record]bool)}
+func judge(history map[string][]*record, losses []loss, cs clocks, calls int) *judgement {
+	j := &judgement{clocks: cs, calls: calls, replies: make(map[*process][]*record)}
 	for _, holds := range history {
 		j.heard(holds)
 	}
-	for _, holds := range j.replies {
-		slices.SortFunc(holds, func(a, b *record) int { return cmp.Compare(a.Called, b.Called) })
-	}
-	for key, holds := range history {
-		losses := slices.DeleteFunc(slices.Clone(all), func(l loss) bool { return l.key != "" && l.key != key })
+	for _, holds := range history {
 		for _, h := range holds {
 			h.asked = h.askedAt(losses)
 		}
@@ -274,15 +249,11 @@ func judge(history map[string][]*record, all []loss, steps []stepIn, cs clocks, 
 		j.contexts(holds)
 		if slices.ContainsFunc(holds, func(h *record) bool { return h.Limit != 0 }) {
 			j.limits(holds, losses)
-		} else {
-			j.order(holds, losses)
-			ends := j.exclusion(holds, losses)
-			j.minHolds(key, holds, losses, steps)
-			if verdict := linearizable(holds, ends); verdict != porcupine.Ok {
-				j.disorder = append(j.disorder, fmt.Sprintf("%q: porcupine says %s", key, verdict))
-			}
+			continue
 		}
-		j.revoked(key, holds, steps)
+		j.order(holds, losses)
+		j.exclusion(holds, losses)
+		j.minHolds(holds, losses)
 	}
 	return j
 }

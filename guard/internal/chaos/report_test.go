@@ -22,27 +22,17 @@ func (r *report) wrong() (wrong []string) {
 		overlaps = append(overlaps, "held twice: "+o.String()+r.surroundings(o.earlier.Key, o.earlier.Called, max(o.later.Left, o.earlier.until())))
 	}
 	j := r.judgement
-	for _, kind := range [][]string{r.witness.wrong, j.disorder, j.tooSoon, j.strayed, j.late, overlaps, r.leftovers} {
+	for _, kind := range [][]string{r.witness.wrong, j.disorder, j.tooSoon, j.late, overlaps, r.leftovers} {
 		wrong = append(wrong, kind[:min(len(kind), mostReported)]...)
 	}
 	return wrong
 }
 
-// String is the report in a few lines.
+// String says what was tested.
 func (r *report) String() string {
-	w, s, faults := r.witness, r.injector, make(map[string]int)
-	for _, i := range s.log {
-		faults[i.kind]++
-	}
-	return fmt.Sprintf(`
-  RESP%d, servers with clocks of their own: %d
-  %d calls of %d processes, %d handed over locally, %d losses for observers only
-  leases: %v
-  not granted: %v
-  %d faults: %v
-  held twice: %d, besides %d that Redis lost with its data (%d times); fences that fell with the clock: %d
-  revoked or broken: %d, left behind: %d`, s.net.protocol, len(s.net.clocks), w.calls, s.workers.started, w.local, w.observed, w.outcomes, w.misses,
-		len(s.log), faults, len(r.judgement.overlaps), r.judgement.excused, len(s.losses), len(r.judgement.fell), len(s.stepsIn), len(r.leftovers))
+	w, s := r.witness, r.injector
+	return fmt.Sprintf("RESP%d; %d calls of %d processes, leases: %v; %d faults; held twice: %d, besides %d as Redis lost data (%d times)",
+		s.net.protocol, w.calls, s.workers.started, w.outcomes, len(s.log), len(r.judgement.overlaps), r.judgement.excused, len(s.losses))
 }
 
 // surroundings lists the leases of a key and the faults between two instants, which are in ns.

@@ -51,7 +51,6 @@ type network struct {
 	clocks   clocks                          // of the servers; nil = all have the machine's
 	group    group                           // nil if the servers know nothing of each other
 	monitor  *monitor                        // of the group
-	all      *redis.ClusterClient            // of a cluster's nodes, or nil
 }
 
 // newNetwork starts the servers. They write down what they do before they answer, so
@@ -80,13 +79,6 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 		for _, s := range n.servers {
 			n.links[i] = append(n.links[i], redistest.NewProxy(t, s.Addr()))
 		}
-	}
-	if n.size == 1 || n.group != nil { // an operator looks at one server, not at a majority
-		n.faults = append(slices.Clip(n.faults), stepFaults...)
-	}
-	if g, is := n.group.(*cluster); is {
-		n.all = redis.NewClusterClient(&redis.ClusterOptions{Addrs: g.startupAddrs(), MaxRetries: -1})
-		t.Cleanup(func() { _ = n.all.Close() })
 	}
 	if n.group != nil {
 		n.monitor = newMonitor(t, n.group, n.clocks)

@@ -12,10 +12,7 @@ type witness struct {
 	history  map[string][]*record // by key, in the order of entering
 	wrong    []string
 	calls    int
-	local    int // holds that were handed over within their process
-	observed int // losses that WithLock did not return
 	outcomes map[outcome]int
-	misses   map[string]int
 }
 
 // leaseName names a lease among those of all processes.
@@ -38,9 +35,7 @@ type record struct {
 }
 
 func newWitness() *witness {
-	return &witness{
-		open: make(map[leaseName]*record), history: make(map[string][]*record), outcomes: make(map[outcome]int), misses: make(map[string]int),
-	}
+	return &witness{open: make(map[leaseName]*record), history: make(map[string][]*record), outcomes: make(map[outcome]int)}
 }
 
 // receive takes in an event of a worker.
@@ -57,12 +52,7 @@ func (w *witness) receive(p *process, e event) {
 		delete(w.open, w.update(p, *e.Lease).name)
 		w.outcomes[e.Lease.Outcome]++
 	case missed:
-		if e.Miss != "" {
-			w.calls++
-			w.misses[e.Miss]++
-		}
-	case observed:
-		w.observed++
+		w.calls++
 	case finished:
 		p.instance = e.Instance
 	}
@@ -77,9 +67,6 @@ func (w *witness) update(p *process, l lease) *record {
 		w.open[name] = r
 		w.history[l.Key] = append(w.history[l.Key], r)
 		w.calls++
-		if l.Local {
-			w.local++
-		}
 	}
 	r.lease = l
 	return r

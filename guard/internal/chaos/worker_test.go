@@ -38,7 +38,6 @@ type order struct {
 type event struct {
 	Kind     eventKind
 	Lease    *lease `json:",omitempty"`
-	Miss     string `json:",omitempty"` // why a call got no lock
 	Instance string `json:",omitempty"` // of the worker's Guard
 	Wrong    string `json:",omitempty"` // what must not be
 }
@@ -49,7 +48,6 @@ const (
 	working  eventKind = "working"  // under a lease
 	left     eventKind = "left"     // the lease has ended, and its end is known
 	missed   eventKind = "missed"   // a call got no lock
-	observed eventKind = "observed" // only observers learned that a lease was lost: see AsyncRelease
 	finished eventKind = "finished" // the worker is about to end
 )
 
@@ -107,7 +105,7 @@ func (w *worker) connect() (closeClients func(), err error) {
 	clients := w.clients()
 	rng := rand.New(rand.NewPCG(w.order.Seed, 1<<32))
 	opts := []guard.Option{
-		guard.Observe(observer{w: w}),
+		guard.Observe(observer{}),
 		guard.StoreTimeout(pick(rng, 500*time.Millisecond, 2*time.Second)),
 		guard.HandoverWindow(pick(rng, 0, 5*time.Millisecond, 50*time.Millisecond)),
 	}
@@ -189,21 +187,11 @@ func leaks(before goleak.Option) string {
 
 type holdKey struct{}
 
-// observer notes what calls do not return.
-type observer struct {
-	guard.NopObserver
-
-	w *worker
-}
+// observer notes which holds were handed over within the process.
+type observer struct{ guard.NopObserver }
 
 func (observer) WaitEnd(ctx context.Context, _ guard.Lock, r guard.WaitResult) {
 	ctx.Value(holdKey{}).(*hold).lease.Local = r.Local
-}
-
-func (o observer) HoldEnd(ctx context.Context, _ guard.Lock, r guard.HoldResult) {
-	if ctx.Value(holdKey{}).(*hold).returned.Load() && r.Err != nil {
-		o.w.send(event{Kind: observed})
-	}
 }
 
 // mute keeps go-redis from logging that its connections break.
