@@ -32,6 +32,7 @@ func TestAsk_Errors(t *testing.T) {
 			err := c.errs.join(s)
 			var refused *guardstore.RefusedError
 			assert.Equal(t, c.refused, errors.As(err, &refused))
+			assert.ErrorContains(t, err, "servers failed: ")
 			assert.Equal(t, c.unsent, errors.Is(err, syscall.ECONNREFUSED))
 		})
 	}

@@ -145,6 +145,17 @@ func TestFence_ThatTooFewKnowIsNone(t *testing.T) {
 	}
 }
 
+// A server that another claim holds does not count for the fence.
+func TestFence_IsForServersThatVoted(t *testing.T) {
+	virtually(t, func(t *testing.T, s *fakeQuorum) {
+		s.nodes[0].set(taken)
+		s.nodes[1].last = 1 << 50
+		s.nodes[2].set(does("raise", fails(errBroken)))
+		s.acquireFails(t.Context(), claim("a-1"), "1 of 3 servers failed")
+		s.counts("raise", 0, 1, 1)
+	})
+}
+
 // A majority suffices to know it. A server that did not vote for the round is not asked.
 func TestFence_IsRaisedOnServersThatVoted(t *testing.T) {
 	run(t, "of five", 5, false, func(t *testing.T, s *fakeQuorum) {

@@ -99,7 +99,6 @@ func (s *Store) sumReleased(answers <-chan answer[guardstore.ReleaseReply]) (gua
 		switch {
 		case a.err != nil:
 			errs = append(errs, a.err)
-			continue
 		case freed(a.reply.Status):
 			done++
 			if a.reply.Status == guardstore.ReleaseRevoked {

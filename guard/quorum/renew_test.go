@@ -17,6 +17,7 @@ import (
 func TestRenew_NeedsAMajority(t *testing.T) {
 	yes, no, revoked := says(renewed), says(renewLost), says(renewRevoked)
 	down, hung, lateNo := does("renew", fails(errBroken)), does("renew", hangs), both(no, does("renew", late(nil)))
+	lateYes := does("renew", late(nil))
 	const noWait = time.Duration(0)
 	for name, c := range map[string]struct {
 		servers [3]change
@@ -27,6 +28,7 @@ func TestRenew_NeedsAMajority(t *testing.T) {
 		"all":                     {[3]change{yes, yes, yes}, renewed, "", noWait},
 		"two, one lost it":        {[3]change{yes, no, yes}, renewed, "", noWait},
 		"two, one hangs":          {[3]change{yes, yes, hung}, renewed, "", noWait},
+		"two later, one down":     {[3]change{down, lateYes, lateYes}, renewed, "", time.Millisecond},
 		"two, one is revoked":     {[3]change{revoked, yes, yes}, renewed, "", noWait},
 		"one, one lost, one down": {[3]change{yes, no, down}, renewLost, "1 of 3 servers failed", noWait},
 		"one, two down":           {[3]change{yes, down, down}, renewLost, "2 of 3 servers failed", noWait},

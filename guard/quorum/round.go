@@ -53,9 +53,6 @@ func (t *tally) decided(s *Store) bool {
 	return t.held+t.pending < s.need && t.answered >= s.need
 }
 
-// split says that perhaps no claim got a majority: some servers were free.
-func (t *tally) split(s *Store) bool { return t.held > 0 && t.held < s.need }
-
 func (s *Store) newRound(c guardstore.Claim) *round {
 	c.Owner = s.newRoundOwner(c.Owner)
 	c.Queue, c.Ticket = false, 0
@@ -149,7 +146,7 @@ func (r *round) count(i int, reply guardstore.ClaimReply, err error) {
 func (r *round) first() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return max(slices.IndexFunc(r.votes, func(v vote) bool { return v.fence > 0 }), 0)
+	return slices.IndexFunc(r.votes, func(v vote) bool { return v.fence > 0 })
 }
 
 func (r *round) vote(i int) vote {
@@ -197,7 +194,7 @@ func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 	low, high := slices.Min(fences), slices.Max(fences)
 	r.fence = high
 	raise := high-low > apart || slices.ContainsFunc(r.votes, func(v vote) bool {
-		return v.reply.FenceAhead && v.fence > 0 && v.fence < high
+		return v.reply.FenceAhead && v.fence < high
 	})
 	r.ahead = r.ahead || raise
 	r.mu.Unlock()
@@ -215,7 +212,7 @@ func (s *Store) agreeOnFence(ctx context.Context, r *round) error {
 // abandonOn takes back what a round that failed got, or may yet get, on one server. A server that does
 // not answer is asked again. When it does, the claims that found the lock taken there are notified: they
 // know of no end of a grant that they could wait for.
-func (s *Store) abandonOn(ctx context.Context, r *round, n server, i int) error {
+func (s *Store) abandonOn(ctx context.Context, r *round, n server, i int) {
 	rollback := func(ctx context.Context, notify bool) error {
 		if !r.concerns(i) {
 			return nil
@@ -224,13 +221,13 @@ func (s *Store) abandonOn(ctx context.Context, r *round, n server, i int) error 
 	}
 	err := rollback(ctx, false)
 	s.deliverLater(ctx, i, err, r.claim.TTL, func(ctx context.Context) error { return rollback(ctx, true) })
-	return err
 }
 
 // abandonAsync is abandonOn on all servers, in the background.
 func (s *Store) abandonAsync(ctx context.Context, r *round) <-chan answer[struct{}] {
 	return ask(ctx, s, func(ctx context.Context, n server, i int) (struct{}, error) {
-		return struct{}{}, s.abandonOn(ctx, r, n, i)
+		s.abandonOn(ctx, r, n, i)
+		return struct{}{}, nil
 	})
 }
 
@@ -264,9 +261,6 @@ func (r *round) busy(s *Store) guardstore.ClaimReply {
 // a holder.
 func summarize(s *Store, views []guardstore.ClaimReply) guardstore.ClaimReply {
 	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}
-	if len(views) == 0 {
-		return r
-	}
 	slices.SortFunc(views, func(a, b guardstore.ClaimReply) int { return cmp.Compare(a.Remaining, b.Remaining) })
 	r.Remaining = views[min(s.need, len(views))-1].Remaining
 	r.Holder = views[len(views)-1].Holder

@@ -310,7 +310,8 @@ func TestRound_InVainIsTakenBackBeforeItIsBusy(t *testing.T) {
 	})
 }
 
-// The first server hangs, and the second one's answer counts. The first may grant the round yet.
+// The first server hangs, and the second one's answer counts. Then the first one holds, and the second hangs. A server
+// that hangs may grant the round yet.
 func TestRound_InOrderPassesOverAServerThatHangs(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.script(does("acquire", hangs), says(busy))
@@ -321,6 +322,12 @@ func TestRound_InOrderPassesOverAServerThatHangs(t *testing.T) {
 		assert.Equal(t, busy, one.busy(s.Store))
 		<-s.abandonAsync(t.Context(), one)
 		s.counts("rollback a-1~1 tombstone", 1, 0, 0)
+
+		s.script(does("acquire", nil), does("acquire", hangs), taken)
+		one = s.newRound(claim("a-1"))
+		s.runRoundInOrder(t.Context(), one, 0)
+		<-s.abandonAsync(t.Context(), one)
+		s.counts("rollback a-1~2 tombstone", 0, 1, 0)
 	})
 }
 
@@ -329,7 +336,7 @@ func TestView_SumsUpWhatServersSee(t *testing.T) {
 		for i, f := range s.nodes {
 			f.set(sees(claimReply{
 				Remaining: []time.Duration{3 * time.Second, 0, 5 * time.Second}[i], Holder: fmt.Sprint("holder ", i),
-				Ticket: []uint64{7, 9, 8}[i], Ahead: 3 - i, Done: i > 0,
+				Ticket: []uint64{7, 9, 8}[i], Ahead: []int{3, 1, 2}[i], Done: i > 0,
 			}))
 		}
 		assert.Equal(t, claimReply{

@@ -52,7 +52,7 @@ func (s *Store) sameServer() (i, j int, found bool) {
 	known := make(map[string]int, len(s.nodes))
 	for range s.nodes {
 		a := <-ids
-		if a.err != nil || a.reply == "" {
+		if a.reply == "" {
 			continue
 		}
 		if other, twice := known[a.reply]; twice {

@@ -165,7 +165,7 @@ func (s *Store) begin(key, owner string) *claimState {
 		b = &claimState{turn: make(chan struct{}, 1)}
 		s.claims[owner] = b
 	}
-	if until, ended := s.ended[ending{key, owner}]; ended && time.Now().Before(until) {
+	if _, ended := s.ended[ending{key, owner}]; ended {
 		b.finished = true
 	}
 	b.users++
@@ -244,7 +244,7 @@ func (s *Store) acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 			t = s.runRoundInOrder(ctx, r, free)
 		}
 		reply, err := s.outcome(ctx, b, r, t)
-		if err != nil || reply.Status != guardstore.ClaimBusy {
+		if reply.Status != guardstore.ClaimBusy {
 			return reply, err
 		}
 		free = -1
@@ -253,7 +253,7 @@ func (s *Store) acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 			c.Ticket = reply.Ticket
 		} else {
 			s.abandon(ctx, r)
-			if t.split(s) {
+			if t.held > 0 { // perhaps no claim got a majority
 				free = r.first()
 			}
 		}
@@ -306,7 +306,7 @@ func (s *Store) confirm(ctx context.Context, b *claimState, r *round, ttl time.D
 func (s *Store) view(ctx context.Context, c guardstore.Claim, failed *round) (reply guardstore.ClaimReply, free int, err error) {
 	answers := ask(ctx, s, func(ctx context.Context, n server, i int) (guardstore.ClaimReply, error) {
 		if failed != nil {
-			_ = s.abandonOn(ctx, failed, n, i)
+			s.abandonOn(ctx, failed, n, i)
 		}
 		return n.Peek(ctx, c)
 	})
