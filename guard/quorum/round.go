@@ -142,7 +142,7 @@ func (r *round) count(i int, reply guardstore.ClaimReply, err error) {
 	}
 }
 
-// first is the first server that voted for the round.
+// first is the first server that voted for the round, or -1.
 func (r *round) first() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -336,7 +336,7 @@ func TestView_SumsUpWhatServersSee(t *testing.T) {
 		for i, f := range s.nodes {
 			f.set(sees(claimReply{
 				Remaining: []time.Duration{3 * time.Second, 0, 5 * time.Second}[i], Holder: fmt.Sprint("holder ", i),
-				Ticket: []uint64{7, 9, 8}[i], Ahead: []int{3, 1, 2}[i], Done: i > 0,
+				Ticket: []uint64{7, 9, 8}[i], Ahead: []int{1, 3, 2}[i], Done: i > 0,
 			}))
 		}
 		assert.Equal(t, claimReply{

@@ -253,9 +253,7 @@ func (s *Store) acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 			c.Ticket = reply.Ticket
 		} else {
 			s.abandon(ctx, r)
-			if t.held > 0 { // perhaps no claim got a majority
-				free = r.first()
-			}
+			free = r.first() // if a server granted it, perhaps no claim got a majority
 		}
 		if free < 0 || n == mostRounds {
 			return reply, err

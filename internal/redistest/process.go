@@ -30,7 +30,7 @@ func startProcess(binary, dir string, args []string) (*process, error) {
 
 	cmd := exec.Command(binary, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
-	cmd.SysProcAttr = sysProcAttr()
+	DieWithParent(cmd)
 
 	p := &process{cmd: cmd, log: out.Name(), done: make(chan struct{})}
 	started := make(chan error)
@@ -60,7 +60,7 @@ func (p *process) run(started chan<- error) {
 // stop ends the process, politely at first. A paused one is woken, because it
 // would not see the request.
 func (p *process) stop() {
-	_ = resumeProcess(p.cmd.Process)
+	_ = Resume(p.cmd.Process)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()

@@ -261,7 +261,7 @@ func newClient(tb testing.TB, addr string, opts []func(*redis.Options)) *redis.C
 func (s *Server) Pause() error { return Stop(s.process().cmd.Process) }
 
 // Resume lets a paused server go on.
-func (s *Server) Resume() error { return resumeProcess(s.process().cmd.Process) }
+func (s *Server) Resume() error { return Resume(s.process().cmd.Process) }
 
 // Kill ends the server with SIGKILL and returns when it is gone.
 func (s *Server) Kill() { s.process().kill() }

@@ -4,17 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// sysProcAttr has the kernel kill the server when the thread that started it
-// ends, so that a test binary killed with -9 leaves no server. It needs
-// a thread that outlives the server: see process.run.
-func sysProcAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+// DieWithParent has the kernel kill a process when the thread that starts it
+// ends, so that a test binary killed with -9 leaves none. It needs
+// a thread that outlives the process: see process.run.
+func DieWithParent(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
 // stopPatience is how long a process may take to stand still.
@@ -48,4 +49,5 @@ func standsStill(pid int) bool {
 	return true
 }
 
-func resumeProcess(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+// Resume lets a process that was stopped go on.
+func Resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -5,12 +5,14 @@ package redistest
 import (
 	"errors"
 	"os"
-	"syscall"
+	"os/exec"
 )
 
-func sysProcAttr() *syscall.SysProcAttr { return nil }
+// DieWithParent does nothing here.
+func DieWithParent(*exec.Cmd) {}
 
 // Stop is not to be had here.
 func Stop(*os.Process) error { return errors.ErrUnsupported }
 
-func resumeProcess(*os.Process) error { return errors.ErrUnsupported }
+// Resume is not to be had here.
+func Resume(*os.Process) error { return errors.ErrUnsupported }

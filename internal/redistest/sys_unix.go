@@ -4,12 +4,15 @@ package redistest
 
 import (
 	"os"
+	"os/exec"
 	"syscall"
 )
 
-func sysProcAttr() *syscall.SysProcAttr { return nil }
+// DieWithParent does nothing here.
+func DieWithParent(*exec.Cmd) {}
 
 // Stop suspends a process, soon.
 func Stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
-func resumeProcess(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+// Resume lets a process that was stopped go on.
+func Resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

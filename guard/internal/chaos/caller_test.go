@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -44,7 +43,6 @@ const (
 	lost    outcome = "lost"    // a LostError
 	expired outcome = "expired" // a LostError: MaxHold
 	closed  outcome = "closed"  // a LostError: the Guard was closed
-	unwound outcome = "unwound" // by a panic or Goexit, which WithLock does not return from
 	killed  outcome = "killed"  // with its process
 )
 
@@ -107,8 +105,6 @@ type hold struct {
 	held  *guard.Lease
 }
 
-var errPlanned = errors.New("a panic that was planned")
-
 // call carries out a plan and reports the result to the driver.
 func (c *caller) call(p plan) error {
 	h := &hold{caller: c, plan: p}
@@ -123,7 +119,7 @@ func (c *caller) call(p plan) error {
 		defer time.AfterFunc(p.cancel, cancel).Stop()
 	}
 	h.lease.Called = stamp()
-	err, returned := h.lock(ctx)
+	err := h.lock(ctx)
 	if h.lease.Entered == 0 {
 		if !isMiss(err) {
 			c.w.reportWrong("a call that took no lock returned %v", err)
@@ -131,56 +127,34 @@ func (c *caller) call(p plan) error {
 		c.w.send(event{Kind: missed})
 		return err
 	}
-	h.lease.Outcome, h.lease.Returned = outcomeOf(err, returned), stamp()
+	h.lease.Outcome, h.lease.Returned = outcomeOf(err), stamp()
 	c.w.send(event{Kind: left, Lease: &h.lease})
 	return err
 }
 
-// lock takes the lock and works under it. returned says that the library had a last word.
-func (h *hold) lock(ctx context.Context) (err error, returned bool) {
-	done := make(chan struct{})
-	go func() { // as work may end it
-		defer close(done)
-		defer func() {
-			if r := recover(); r != nil && r != any(errPlanned) {
-				panic(r)
-			}
-		}()
-		if h.manual {
-			err, returned = h.byHand(ctx)
-			return
-		}
-		err = h.w.guard.WithLock(ctx, guard.Key(h.lease.Key), func(ctx context.Context) error {
-			l, _ := guard.FromContext(ctx)
-			h.work(ctx, l)
-			return nil
-		}, h.opts...)
-		returned = true
-	}()
-	<-done
-	return err, returned
+// lock takes the lock and works under it.
+func (h *hold) lock(ctx context.Context) error {
+	if h.manual {
+		return h.byHand(ctx)
+	}
+	return h.w.guard.WithLock(ctx, guard.Key(h.lease.Key), func(ctx context.Context) error {
+		l, _ := guard.FromContext(ctx)
+		h.work(ctx, l)
+		return nil
+	}, h.opts...)
 }
 
 // byHand does what WithLock does, with Acquire and Release.
-func (h *hold) byHand(ctx context.Context) (err error, returned bool) {
+func (h *hold) byHand(ctx context.Context) error {
 	l, err := h.w.guard.Acquire(ctx, guard.Key(h.lease.Key), h.opts...)
 	if err != nil {
-		return err, true
+		return err
 	}
 	h.work(l.Context(), l)
-	release, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	if h.forget {
-		cancel()
+	if err = l.Release(context.WithoutCancel(ctx)); errors.Is(err, guard.ErrStore) {
+		return nil // held to the end, although Redis did not confirm the release
 	}
-	err = l.Release(release)
-	switch {
-	case errors.Is(err, guard.ErrStore):
-		return nil, true // held to the end, although Redis did not confirm the release
-	case err != nil && release.Err() != nil && !errors.Is(err, guard.ErrLost):
-		return err, false // the caller did not wait for the last word
-	}
-	return err, true
+	return err
 }
 
 // work is what runs under the lock.
@@ -199,9 +173,6 @@ func (h *hold) work(ctx context.Context, l *guard.Lease) {
 	}
 	for begun := time.Now(); !h.lease.Trusting && time.Since(begun) < h.duration && (h.believe() || h.stubborn); h.send() {
 		rest(5*time.Millisecond, nil)
-	}
-	if h.ending != nil {
-		h.ending()
 	}
 }
 
@@ -229,10 +200,8 @@ func isMiss(err error) bool {
 			func(reason error) bool { return errors.Is(err, reason) })
 }
 
-func outcomeOf(err error, returned bool) outcome {
+func outcomeOf(err error) outcome {
 	switch {
-	case !returned:
-		return unwound
 	case err == nil:
 		return kept
 	case errors.Is(err, guard.ErrMaxHold):
@@ -279,12 +248,10 @@ type plan struct {
 	lease    lease
 	opts     []guard.LockOption
 	manual   bool          // Acquire and Release instead of WithLock
-	forget   bool          // Release with a context that has ended
 	timeout  time.Duration // of the context; 0 = none
 	cancel   time.Duration // cancel it after that; 0 = never
 	duration time.Duration // of the work
 	stubborn bool          // it works on after a loss
-	ending   func()        // a panic or Goexit
 }
 
 func (c *caller) draw() (p plan) {
@@ -353,10 +320,7 @@ func (p *plan) drawWork(rng *rand.Rand) {
 		p.duration, p.stubborn = ttl+upTo(rng, ttl), n >= 993
 		p.lease.Trusting = p.lease.Trusting && !p.stubborn
 	}
-	p.manual, p.forget = chance(rng, 20), chance(rng, 20)
-	if !p.manual && chance(rng, 3) {
-		p.ending = pick(rng, func() { panic(errPlanned) }, runtime.Goexit)
-	}
+	p.manual = chance(rng, 20)
 	if chance(rng, 25) {
 		p.opts = append(p.opts, guard.AsyncRelease())
 	}

@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 const (
@@ -65,7 +68,7 @@ func (c *workers) start(i int) {
 		p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS=1") // one runs all its goroutines in turn
 	}
 	p.cmd.Stderr = &p.stderr
-	dieWithParent(p.cmd)
+	redistest.DieWithParent(p.cmd)
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(c.tb, err)
 	out, err := p.cmd.StdoutPipe()
@@ -76,7 +79,7 @@ func (c *workers) start(i int) {
 	c.processes[i] = p
 }
 
-// run is the life of a process, on one thread: see dieWithParent.
+// run is the life of a process, on one thread: see redistest.DieWithParent.
 func (p *process) run(out io.Reader, w *witness, begun chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -104,9 +107,9 @@ func (p *process) send(command string) { _, _ = fmt.Fprintln(p.in, command) }
 // stop halts a worker until the returned function wakes it.
 func (c *workers) stop(p *process) (wake func()) {
 	from := stamp()
-	require.NoError(c.tb, stopProcess(p.cmd.Process))
+	require.NoError(c.tb, redistest.Stop(p.cmd.Process))
 	return func() {
-		require.NoError(c.tb, wakeProcess(p.cmd.Process))
+		require.NoError(c.tb, redistest.Resume(p.cmd.Process))
 		p.stops = append(p.stops, span{from, stamp()})
 	}
 }
@@ -123,7 +126,7 @@ func (c *workers) kill(i int) {
 func (c *workers) await(i int) {
 	p := c.processes[i]
 	c.processes[i] = nil
-	dump := time.AfterFunc(endTimeout, func() { _ = dumpProcess(p.cmd.Process) }) // it then ends with an error
+	dump := time.AfterFunc(endTimeout, func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT) }) // it then prints all stacks, and ends with an error
 	defer dump.Stop()
 	<-p.gone
 	c.witness.gone(p)
