@@ -237,7 +237,9 @@ func (e *errorObserver) take(g *guard.Guard, opts ...guard.LockOption) *guard.Le
 	require.NoError(e, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.secrets = append(e.secrets, testenv.Owner(l), testenv.InstanceOf(testenv.Owner(l)))
+	owner := testenv.Owner(l)
+	instance, _, _ := strings.Cut(owner, "-")
+	e.secrets = append(e.secrets, owner, instance)
 	return l
 }
 

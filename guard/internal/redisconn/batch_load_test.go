@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,16 +25,14 @@ func TestBatchLoad_ManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
 			g := s.Guard()
 			s.ResetCommands()
 			var all sync.WaitGroup
-			var cycles atomic.Int64
 			for c := range callers {
 				all.Go(func() {
 					for range rounds {
 						assert.NoError(t, g.WithLock(ctx, guard.Keyf("k%d", c), testenv.Nothing))
-						cycles.Add(1)
 					}
 				})
 			}
-			s.AwaitAll(&all, func() int { return int(cycles.Load()) })
+			all.Wait()
 			// By themselves, each takes two.
 			assert.Less(t, s.Scripts(), callers*rounds)
 			t.Logf("%.2f scripts a cycle", float64(s.Scripts())/(callers*rounds))
@@ -68,8 +65,15 @@ func TestBatchLoad_ManyCallersOfManyKeys(t *testing.T) {
 			})
 		}
 	}
-	s.AwaitAll(&all, func() int { return len(s.Book.Entered()) })
+	all.Wait()
 	assert.Len(t, s.Book.Entered(), len(guards)*callers*rounds)
 	t.Logf("%d scripts", s.Scripts())
-	s.LeftNothing(guards, keys)
+	for i, g := range guards {
+		s.Eventually(func() bool { return testenv.Remembered(g) == 0 }, "Guard %d forgets its keys and claims", i)
+	}
+	for k := range keys {
+		key := fmt.Sprint("k", k)
+		s.AwaitFree(key)
+		assert.Zero(t, s.Admin.HLen(t.Context(), testenv.LockOf(key)+":seen").Val(), "seen in the queue of %s", key)
+	}
 }

@@ -3,6 +3,7 @@ package redisconn_test
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -72,7 +73,7 @@ func TestOutage_AnOutageShorterThanTheRestOfTheTTLIsNoLoss(t *testing.T) {
 			t.Parallel()
 			r, d := newEnvWithDialer(t, redistest.Shared(t))
 			const ttl = 4 * time.Second
-			defer r.KeepWaiting(t, 10)() // callers that ask as often as they may
+			defer keepWaiting(t, r, 10)() // callers that ask as often as they may
 			err := r.WithLock(t.Context(), guard.Key(t.Name()), func(ctx context.Context) error {
 				r.Seen.More(t, guard.EventRenewal, 1)
 				end := outage(r, d)
@@ -102,7 +103,7 @@ func TestOutage_AnOutageLongerThanTheTTLEndsTheWorkBeforeTheKey(t *testing.T) {
 				r.Seen.More(t, guard.EventRenewal, 1)
 				end = outages[name](r, d)
 				l, _ := guard.FromContext(ctx)
-				expires, deadline := r.Expiry(t, t.Name()), l.Deadline()
+				expires, deadline := expiry(t, r, t.Name()), l.Deadline()
 				assert.True(t, deadline.Before(expires), "trusted for too long")
 				late := testenv.Lateness()
 				testenv.Await(t, ctx.Done())
@@ -141,7 +142,7 @@ func TestOutage_ConnectionsThatWentSilentAreNoLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, d := newEnvWithDialer(t, redistest.Shared(t), guard.StoreTimeout(400*time.Millisecond))
-			leave := r.KeepWaiting(t, 20)
+			leave := keepWaiting(t, r, 20)
 			defer func() { leave() }()
 			r.Proxy.Freeze()
 			r.Seen.More(t, guard.EventStoreFailure, 20)
@@ -210,4 +211,45 @@ func TestOutage_BrokenConnectionsAreNoLoss(t *testing.T) {
 		require.NoError(t, l.Err())
 		require.NoError(t, l.Release(t.Context()))
 	}
+}
+
+// expiry is when the key of a lock without renewals expires in Redis, or a little
+// before that.
+func expiry(t *testing.T, r *testenv.Env, key string) (at time.Time) {
+	t.Helper()
+	for range 10 {
+		asked := time.Now()
+		if estimate := asked.Add(r.Direct.PTTL(t.Context(), testenv.LockOf(key)).Val()); estimate.After(at) {
+			at = estimate
+		}
+	}
+	return at
+}
+
+// keepWaiting has n callers wait, each for a lock of its own that another Guard holds,
+// and ask again whenever Redis does not answer, until leave is called.
+func keepWaiting(t *testing.T, r *testenv.Env, n int) (leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	other := testenv.GuardOn(t, r.Direct)
+	var waiters sync.WaitGroup
+	leases := make([]*guard.Lease, n)
+	for i := range n {
+		var err error
+		leases[i], err = other.Acquire(t.Context(), guard.Keyf("%s busy %d", t.Name(), i))
+		require.NoError(t, err)
+		waiters.Go(func() {
+			for ctx.Err() == nil {
+				_, err := r.Acquire(ctx, guard.Key(leases[i].Key()))
+				assert.Error(t, err)
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		cancel()
+		waiters.Wait()
+		for _, l := range leases {
+			assert.NoError(t, l.Release(context.WithoutCancel(t.Context())))
+		}
+	})
 }

@@ -120,7 +120,7 @@ func TestBatch_ManyAreOneScript(t *testing.T) {
 	claimed, _, errs := redisstore.Together(t.Context(), store, claims, nil)
 	assert.Equal(t, 1, s.Scripts())
 	assert.Equal(t, map[string]int{"exists": n, "time": 1, "hset": n, "pexpire": n, "evalsha": 1}, pick(s.Commands(), "exists", "time", "hset", "pexpire", "evalsha"))
-	assert.Equal(t, 3*n+1, s.CalledByScripts())
+	assert.Equal(t, 3*n+1, calledByScripts(s))
 	grants, releases := make([]guardstore.Grant, n), make([]guardstore.Release, n)
 	for i, r := range claimed {
 		c := claims[i]
@@ -138,7 +138,7 @@ func TestBatch_ManyAreOneScript(t *testing.T) {
 	s.ResetCommands()
 	renewed := store.Renew(t.Context(), grants)
 	assert.Equal(t, 1, s.Scripts())
-	assert.Equal(t, 3*n+1, s.CalledByScripts())
+	assert.Equal(t, 3*n+1, calledByScripts(s))
 	for i, r := range renewed {
 		require.Equal(t, guardstore.RenewReply{Held: true}, r)
 		require.Equal(t, "2", s.Holders(claims[i].Key)[claims[i].Owner])
@@ -147,7 +147,7 @@ func TestBatch_ManyAreOneScript(t *testing.T) {
 	s.ResetCommands()
 	_, released, errs := redisstore.Together(t.Context(), store, nil, releases)
 	assert.Equal(t, 1, s.Scripts())
-	assert.Equal(t, 2*n, s.CalledByScripts())
+	assert.Equal(t, 2*n, calledByScripts(s))
 	for i, r := range released {
 		require.NoError(t, errs[i])
 		require.Equal(t, guardstore.ReleaseDone, r.Status)
@@ -478,4 +478,18 @@ func TestBatch_ManyOnAClusterBehindOneAddress(t *testing.T) {
 			require.NotContains(t, info, "CROSSSLOT")
 		}
 	}
+}
+
+// calledByScripts counts the commands that scripts ran.
+func calledByScripts(s *testenv.Redis) int {
+	s.Helper()
+	n := 0
+	for name, calls := range s.Commands() {
+		switch name {
+		case "evalsha", "eval", "info", "config|resetstat", "hello", "client|setinfo", "client|maint_notifications", "ping":
+		default:
+			n += calls
+		}
+	}
+	return n
 }

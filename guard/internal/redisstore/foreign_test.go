@@ -76,7 +76,7 @@ func TestForeign_ALockWithoutAnEndIsAskedForAsAnyOther(t *testing.T) {
 	s := testenv.NewRedis(t)
 	require.NoError(t, s.Admin.HSet(t.Context(), lockKey, "somebody", 1).Err())
 	g := s.Guard()
-	s.Visit(g, "open the subscription")
+	s.Release(s.Acquire(g, "open the subscription"))
 	s.ResetCommands()
 	err := g.WithLock(t.Context(), guard.Key("k"), testenv.Nothing, guard.Wait(3*time.Second))
 	require.ErrorIs(t, err, guard.ErrBusy)

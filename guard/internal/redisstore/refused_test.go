@@ -160,12 +160,12 @@ func TestRefused_AReplicaThatIsPromoted(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := redistest.Start(t, "--replicaof", strings.Replace(master.Addr(), ":", " ", 1))
 	r := testenv.NewOn(t, replica, nil, replica.Client(t), guard.StoreTimeout(testenv.Patience))
-	acquired := testenv.AcquireLater(t.Context(), r, "k")
+	acquired := testenv.InBackground(func() error {
+		return r.WithLock(t.Context(), guard.Key("k"), testenv.Nothing)
+	})
 	r.Seen.More(t, guard.EventStoreFailure, 1)
 	require.NoError(t, r.Direct.Do(t.Context(), "replicaof", "no", "one").Err())
-	l, err := acquired(t)
-	require.NoError(t, err)
-	require.NoError(t, l.Release(t.Context()))
+	require.NoError(t, acquired(t))
 }
 
 // Memory runs full while a lock is held: it is renewed, entered, left and released.

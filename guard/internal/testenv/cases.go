@@ -7,14 +7,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -48,18 +46,6 @@ func Contend(t *testing.T, key string, times int, guards ...*guard.Guard) {
 
 // Order is the key that most tests lock.
 var Order = guard.Key("order:42")
-
-// Bubble runs test with a Guard on a memory store, in virtual time.
-func Bubble(t *testing.T, test func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder), opts ...guard.Option) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s, r := guardtest.NewStore(), &guardtest.Recorder{}
-		g, err := guard.NewWithStore(s, append(opts, guard.Observe(r))...)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, g.Close()) }()
-		test(t, g, s, r)
-	})
-}
 
 // KeptContext is a context at which the end of a context below it can be kept, and with it the watchdog that ends it.
 type KeptContext struct {
@@ -97,16 +83,4 @@ func Replicated(t *testing.T) (primary, replica *redistest.Server) {
 		return conn.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1
 	}, "the replica is not in step")
 	return primary, replica
-}
-
-// ClusterIsClean reports whether all locks were given back.
-func ClusterIsClean(t *testing.T, c *redistest.Cluster) {
-	t.Helper()
-	for _, s := range c.Nodes() {
-		it := s.Client(t).Scan(t.Context(), 0, "redlatch:*}", 1000).Iterator()
-		for it.Next(t.Context()) {
-			t.Errorf("left: %q", it.Val())
-		}
-		require.NoError(t, it.Err())
-	}
 }

@@ -273,70 +273,12 @@ func InBackground[T any](call func() T) (result func(t *testing.T) T) {
 	}
 }
 
-// AcquireLater begins to acquire key, and returns what waits for the lease.
-func AcquireLater(ctx context.Context, r *Env, key string, opts ...guard.LockOption) func(t *testing.T) (*guard.Lease, error) {
-	type result struct {
-		lease *guard.Lease
-		err   error
-	}
-	wait := InBackground(func() result {
-		l, err := r.Acquire(ctx, guard.Key(key), opts...)
-		return result{l, err}
-	})
-	return func(t *testing.T) (*guard.Lease, error) {
-		t.Helper()
-		got := wait(t)
-		return got.lease, got.err
-	}
-}
-
 // Tombstones waits until Redis knows that n owners of key have ended.
 func (r *Env) Tombstones(t *testing.T, key string, n int64) {
 	t.Helper()
 	Eventually(t, func() bool {
 		return r.Direct.ZCard(t.Context(), LockOf(key)+":ended").Val() == n
 	}, "no tombstone")
-}
-
-// Expiry is when the key of a lock without renewals expires in Redis, or a little
-// before that.
-func (r *Env) Expiry(t *testing.T, key string) (at time.Time) {
-	t.Helper()
-	for range 10 {
-		asked := time.Now()
-		if estimate := asked.Add(r.Direct.PTTL(t.Context(), LockOf(key)).Val()); estimate.After(at) {
-			at = estimate
-		}
-	}
-	return at
-}
-
-// KeepWaiting has n callers wait, each for a lock of its own that another Guard holds,
-// and ask again whenever Redis does not answer, until leave is called.
-func (r *Env) KeepWaiting(t *testing.T, n int) (leave func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	other := GuardOn(t, r.Direct)
-	var waiters sync.WaitGroup
-	leases := make([]*guard.Lease, n)
-	for i := range n {
-		var err error
-		leases[i], err = other.Acquire(t.Context(), guard.Keyf("%s busy %d", t.Name(), i))
-		require.NoError(t, err)
-		waiters.Go(func() {
-			for ctx.Err() == nil {
-				_, err := r.Acquire(ctx, guard.Key(leases[i].Key()))
-				assert.Error(t, err)
-			}
-		})
-	}
-	return sync.OnceFunc(func() {
-		cancel()
-		waiters.Wait()
-		for _, l := range leases {
-			assert.NoError(t, l.Release(context.WithoutCancel(t.Context())))
-		}
-	})
 }
 
 // Stat reads a number from INFO.
@@ -373,43 +315,9 @@ func SetsDepth(t *testing.T, depth byte) func([]byte) bool {
 	return func(req []byte) bool { return script(req) && bytes.HasSuffix(req, tail) }
 }
 
-// Renews matches the renewals that are none of SetsDepth.
-func Renews(t *testing.T) func([]byte) bool {
-	t.Helper()
-	script, one, two := RunsScript(t, "renew"), SetsDepth(t, 1), SetsDepth(t, 2)
-	return func(req []byte) bool { return script(req) && !one(req) && !two(req) }
-}
-
 // Both matches what both of two match.
 func Both(a, b func([]byte) bool) func([]byte) bool {
 	return func(req []byte) bool { return a(req) && b(req) }
-}
-
-// Nest takes key, takes it again inside, and has the lease renewed meanwhile. The
-// counter must be right at each step, whatever happens to the commands. before is
-// called ahead of each of them.
-func (r *Env) Nest(t *testing.T, key string, before func()) {
-	t.Helper()
-	before()
-	err := r.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
-		assert.Equal(t, "1", r.Depth(t, key), "after acquire")
-		before()
-		err := r.WithLock(ctx, guard.Key(key), func(ctx context.Context) error {
-			assert.Equal(t, "2", r.Depth(t, key), "after enter")
-			before()
-			r.Seen.More(t, guard.EventRenewal, 1)
-			assert.Equal(t, "2", r.Depth(t, key), "after renew")
-			before()
-			return ctx.Err()
-		})
-		assert.Equal(t, "1", r.Depth(t, key), "after leave")
-		before()
-		return err
-	}, guard.TTL(1500*time.Millisecond))
-	require.NoError(t, err)
-	assert.Empty(t, r.Hash(t, key), "after release")
-	losses, _ := r.Seen.Count(guard.EventLoss)
-	assert.Zero(t, losses)
 }
 
 // Lateness begins to measure how late timers are at worst, until you call what it returns.

@@ -44,12 +44,6 @@ func (q *QuorumEnv) Guard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	return GuardOnStore(tb, q.Store(tb), opts...)
 }
 
-// GuardOfAll is Guard, but a lock needs all servers.
-func (q *QuorumEnv) GuardOfAll(tb testing.TB, opts ...guard.Option) *guard.Guard {
-	tb.Helper()
-	return GuardOnStore(tb, q.Store(tb, quorum.All()), opts...)
-}
-
 // GuardOnStore makes a Guard on a Store.
 func GuardOnStore(tb testing.TB, s guardstore.Store, opts ...guard.Option) *guard.Guard {
 	tb.Helper()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
@@ -24,26 +23,22 @@ import (
 // attempts are repeated only when their connection breaks.
 var Patient = guard.StoreTimeout(time.Minute)
 
-// Redis is a Redis of a test's own, which knows the scripts by name, so that a proxy
-// finds them in the requests, and the book of holders.
+// Redis is a Redis of a test's own, which has the scripts, and the book of holders.
 type Redis struct {
 	*testing.T
 	Server *redistest.Server
 	Admin  *redis.Client
-	Sha    map[string]string // of the scripts, by name
 	Book   *Book
 }
 
 // NewRedis starts a Redis and loads the scripts.
 func NewRedis(t *testing.T) *Redis {
 	t.Helper()
-	s := &Redis{T: t, Server: redistest.Start(t), Sha: make(map[string]string)}
+	s := &Redis{T: t, Server: redistest.Start(t)}
 	s.Book = &Book{Tb: t, Inside: make(map[string]string), Fences: make(map[string]uint64)}
 	s.Admin = s.Server.Client(t)
-	for name, source := range redisstore.Scripts() {
-		sha, err := s.Admin.ScriptLoad(s.Context(), source).Result()
-		require.NoError(s, err)
-		s.Sha[name] = sha
+	for _, source := range redisstore.Scripts() {
+		require.NoError(s, s.Admin.ScriptLoad(s.Context(), source).Err())
 	}
 	return s
 }
@@ -53,18 +48,6 @@ func (s *Redis) Proxy() (*redistest.Proxy, *redis.Client) {
 	s.Helper()
 	p := redistest.NewProxy(s, s.Server.Addr())
 	return p, p.Client(s)
-}
-
-// Runs matches the requests that run a script, beginning with the n-th.
-func (s *Redis) Runs(script string, n int) func(req []byte) bool {
-	match := redistest.Contains(s.Sha[script])
-	return func(req []byte) bool {
-		if match(req) {
-			n--
-			return n < 1
-		}
-		return false
-	}
 }
 
 // Guard makes a Guard with a client of its own. By default it is patient.
@@ -93,12 +76,6 @@ func (s *Redis) Release(l *guard.Lease) {
 	require.NoError(s, l.Release(s.Context()))
 }
 
-// Visit takes key and releases it.
-func (s *Redis) Visit(g *guard.Guard, key string) {
-	s.Helper()
-	s.Release(s.Acquire(g, key))
-}
-
 // Queue returns the owners that wait for key, in order.
 func (s *Redis) Queue(key string) []string {
 	s.Helper()
@@ -118,38 +95,8 @@ func (s *Redis) AwaitQueue(key string, n int) []string {
 	return owners
 }
 
-// AwaitRemembered waits until a Guard knows of n keys and waiting claims.
-func (s *Redis) AwaitRemembered(g *guard.Guard, n int) {
-	s.Helper()
-	s.Eventually(func() bool { return Remembered(g) == n }, "%d keys and claims in a Guard", n)
-}
-
-// AwaitQueued waits until n callers stand in the queues of a Guard.
-func (s *Redis) AwaitQueued(g *guard.Guard, n int) {
-	s.Helper()
-	s.Eventually(func() bool { return Queued(g) == n }, "%d callers in the queue", n)
-}
-
 // Owner returns the token of a lease: the field of the lock's hash in Redis.
 func Owner(l *guard.Lease) string { return guardhook.Owner(l) }
-
-// InstanceOf returns the instance of an owner.
-func InstanceOf(owner string) string {
-	id, _, _ := strings.Cut(owner, "-")
-	return id
-}
-
-// AwaitSubscribers waits until the instance of an owner listens on n connections, as far
-// as Redis knows.
-func (s *Redis) AwaitSubscribers(owner string, n int64) {
-	s.Helper()
-	channel := "redlatch:grant:" + InstanceOf(owner)
-	s.Eventually(func() bool {
-		subscribers, err := s.Admin.PubSubNumSub(s.Context(), channel).Result()
-		require.NoError(s, err)
-		return subscribers[channel] == n
-	}, "%d subscriptions", n)
-}
 
 // Holders returns the fields of key's hash that are owners, with their counters.
 func (s *Redis) Holders(key string) map[string]string {
@@ -181,24 +128,6 @@ func (s *Redis) AwaitFree(key string) {
 func (s *Redis) Eventually(cond func() bool, msg string, args ...any) {
 	s.Helper()
 	Eventually(s.T, cond, fmt.Sprintf("not in time: "+msg, args...))
-}
-
-// Await waits for c.
-func (s *Redis) Await(c <-chan struct{}, what string) {
-	s.Helper()
-	select {
-	case <-c:
-	case <-time.After(Patience):
-		s.Fatalf("not in time: %s", what)
-	}
-}
-
-// Lands lets a request that was held back go on, and returns when Redis has executed it.
-func (s *Redis) Lands(release func()) {
-	s.Helper()
-	before := s.Scripts()
-	release()
-	s.Eventually(func() bool { return s.Scripts() > before }, "the late request")
 }
 
 // CommandStat matches a line of INFO commandstats.
@@ -234,20 +163,6 @@ func (s *Redis) Scripts() int {
 	s.Helper()
 	c := s.Commands()
 	return c["evalsha"] + c["eval"]
-}
-
-// CalledByScripts counts the commands that scripts ran.
-func (s *Redis) CalledByScripts() int {
-	s.Helper()
-	n := 0
-	for name, calls := range s.Commands() {
-		switch name {
-		case "evalsha", "eval", "info", "config|resetstat", "hello", "client|setinfo", "client|maint_notifications", "ping":
-		default:
-			n += calls
-		}
-	}
-	return n
 }
 
 // Caller is a WithLock in the background.
@@ -287,7 +202,7 @@ func (s *Redis) Caller(ctx context.Context, name string, g *guard.Guard, key str
 // AwaitIn waits until the caller is in.
 func (v *Caller) AwaitIn() {
 	v.S.Helper()
-	v.S.Await(v.In, v.Name+" gets in")
+	Await(v.S.T, v.In)
 }
 
 // Pass lets a caller that is or will be in leave, and checks that it held the lock
@@ -345,39 +260,4 @@ func (b *Book) Entered() []string {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
 	return append([]string(nil), b.Order...)
-}
-
-// LeftNothing checks that k0, k1 and so on are free, with empty queues, and that no Guard
-// remembers them.
-func (s *Redis) LeftNothing(guards []*guard.Guard, keys int) {
-	s.Helper()
-	for i, g := range guards {
-		s.Eventually(func() bool { return Remembered(g) == 0 }, "Guard %d forgets its keys and claims", i)
-	}
-	for k := range keys {
-		key := fmt.Sprint("k", k)
-		s.AwaitFree(key)
-		assert.Zero(s, s.Admin.HLen(s.Context(), LockOf(key)+":seen").Val(), "seen in the queue of %s", key)
-	}
-}
-
-// AwaitAll waits for callers whose contexts ended. They get out one by one, however slow the
-// machine is: one was forgotten when what moves counts does not change any more.
-func (s *Redis) AwaitAll(callers *sync.WaitGroup, moves func() int) {
-	s.Helper()
-	done := make(chan struct{})
-	go func() {
-		callers.Wait()
-		close(done)
-	}()
-	for before := -1; ; {
-		now := moves()
-		require.NotEqual(s, before, now, "nothing has moved for %v: a caller was forgotten", Patience)
-		before = now
-		select {
-		case <-done:
-			return
-		case <-time.After(Patience):
-		}
-	}
 }

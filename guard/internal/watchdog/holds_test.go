@@ -16,8 +16,20 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
+// bubble runs test with a Guard on a memory store, in virtual time.
+func bubble(t *testing.T, test func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder), opts ...guard.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, r := guardtest.NewStore(), &guardtest.Recorder{}
+		g, err := guard.NewWithStore(s, append(opts, guard.Observe(r))...)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, g.Close()) }()
+		test(t, g, s, r)
+	})
+}
+
 func TestHolds_OutageShorterThanTheLeaseIsSurvived(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			for range 5 {
 				s.Fail(errors.New("down"))
@@ -35,7 +47,7 @@ func TestHolds_OutageShorterThanTheLeaseIsSurvived(t *testing.T) {
 func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 	for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
 		t.Run(ttl.String(), func(t *testing.T) {
-			testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+			bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 				down := errors.New("down")
 				err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 					s.Fail(down)
@@ -66,7 +78,7 @@ func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 }
 
 func TestHolds_LossIsSeenByTheReleaseToo(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		err := g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
 			s.Drop("order:42")
 			return nil
@@ -78,7 +90,7 @@ func TestHolds_LossIsSeenByTheReleaseToo(t *testing.T) {
 }
 
 func TestHolds_MaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
 		start := time.Now()
 		err := g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
 			<-ctx.Done()
@@ -99,7 +111,7 @@ func TestHolds_MaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
 // One grant that fails must not take the others of its batch with it, nor delay one
 // with a short ttl.
 func TestHolds_MixedTTLsAreEachRenewedInTime(t *testing.T) {
-	testenv.Bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
+	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, _ *guardtest.Recorder) {
 		var leases []*guard.Lease
 		for i, ttl := range []time.Duration{
 			time.Hour, 30 * time.Second, 100 * time.Millisecond, time.Second, 5 * time.Second, 150 * time.Millisecond,
