@@ -1,10 +1,12 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,11 +46,16 @@ func StartCluster(tb testing.TB, args ...string) *Cluster {
 		c.nodes = append(c.nodes, s)
 		c.admin[s] = s.Client(tb, decisive)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)
-	defer cancel()
-	if err := c.form(ctx); err != nil {
-		tb.Fatalf("redistest: cluster: %v", err)
+	for i, s := range c.nodes {
+		must(tb, "introduce a node", c.introduce(s, i))
 	}
+	for i, s := range c.nodes[clusterPrimaries:] {
+		id, err := c.admin[c.nodes[i]].ClusterMyID(context.Background()).Result()
+		must(tb, "find a primary's id", err)
+		// A node can follow another when it knows it.
+		eventually(tb, "replicate", func(ctx context.Context) error { return c.admin[s].ClusterReplicate(ctx, id).Err() })
+	}
+	eventually(tb, "form a cluster", c.complete)
 	return c
 }
 
@@ -58,45 +65,19 @@ func decisive(o *redis.Options) {
 	o.DialTimeout, o.ReadTimeout = 500*time.Millisecond, 500*time.Millisecond
 }
 
-func (c *Cluster) form(ctx context.Context) error {
-	for i, s := range c.nodes {
-		if err := c.introduce(ctx, s, i); err != nil {
-			return fmt.Errorf("introduce %s: %w", s.Addr(), err)
-		}
-	}
-	for i, s := range c.nodes[clusterPrimaries:] {
-		id, err := c.admin[c.nodes[i]].ClusterMyID(ctx).Result()
-		if err != nil {
-			return err
-		}
-		// A node can follow another when it knows it.
-		if err := eventually(ctx, func() error { return c.admin[s].ClusterReplicate(ctx, id).Err() }); err != nil {
-			return fmt.Errorf("replicate: %w", err)
-		}
-	}
-	return eventually(ctx, func() error { return c.complete(ctx) })
-}
-
 // introduce gives a new node its slots, if it is to be a primary, and has it meet
 // those before it.
-func (c *Cluster) introduce(ctx context.Context, s *Server, i int) error {
-	admin := c.admin[s]
+func (c *Cluster) introduce(s *Server, i int) (err error) {
+	ctx, admin := context.Background(), c.admin[s]
 	if i < clusterPrimaries {
 		first, last := i*clusterSlots/clusterPrimaries, (i+1)*clusterSlots/clusterPrimaries-1
-		if err := admin.ClusterAddSlotsRange(ctx, first, last).Err(); err != nil {
-			return err
-		}
+		err = admin.ClusterAddSlotsRange(ctx, first, last).Err()
 	}
-	if err := admin.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
-		return err
-	}
+	err = errors.Join(err, admin.Do(ctx, "cluster", "set-config-epoch", i+1).Err())
 	for _, other := range c.nodes[:i] {
-		host, port, _ := net.SplitHostPort(other.Addr())
-		if err := admin.ClusterMeet(ctx, host, port).Err(); err != nil {
-			return err
-		}
+		err = errors.Join(err, admin.ClusterMeet(ctx, "127.0.0.1", strconv.Itoa(other.port)).Err())
 	}
-	return nil
+	return err
 }
 
 var errForming = errors.New("not complete yet")
@@ -110,16 +91,9 @@ func (c *Cluster) complete(ctx context.Context) error {
 			return err
 		}
 		slots, err := c.slots(ctx, s)
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(info, "cluster_state:ok") || len(slots) != clusterPrimaries {
-			return errForming
-		}
-		for _, r := range slots {
-			if len(r.Nodes) != 2 {
-				return errForming
-			}
+		alone := func(r redis.ClusterSlot) bool { return len(r.Nodes) != 2 }
+		if err != nil || !strings.Contains(info, "cluster_state:ok") || len(slots) != clusterPrimaries || slices.ContainsFunc(slots, alone) {
+			return cmp.Or(err, errForming)
 		}
 		if i >= clusterPrimaries {
 			if err := caughtUp(ctx, c.admin[s]); err != nil {
@@ -145,19 +119,24 @@ func caughtUp(ctx context.Context, replica *redis.Client) error {
 	return err
 }
 
-// eventually repeats a function until it succeeds, or ctx has ended.
-func eventually(ctx context.Context, step func() error) error {
-	for {
-		err := step()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(formPoll):
-		}
+// must fails tb if something went wrong.
+func must(tb testing.TB, what string, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatalf("redistest: %s: %v", what, err)
 	}
+}
+
+// eventually repeats a function until it succeeds. It fails tb if that takes too long.
+func eventually(tb testing.TB, what string, step func(ctx context.Context) error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)
+	defer cancel()
+	err := step(ctx)
+	for ; err != nil && ctx.Err() == nil; err = step(ctx) {
+		time.Sleep(formPoll)
+	}
+	must(tb, what, err)
 }
 
 // Nodes are the servers of the cluster.
@@ -175,11 +154,7 @@ func (c *Cluster) Client(tb testing.TB, opts ...func(*redis.ClusterOptions)) *re
 		opt(o)
 	}
 	client := redis.NewClusterClient(o)
-	tb.Cleanup(func() {
-		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
-			tb.Errorf("redistest: close client: %v", err)
-		}
-	})
+	closeAtEnd(tb, client)
 	return client
 }
 
@@ -210,10 +185,7 @@ func (c *Cluster) Primary(key string) *Server {
 		if err != nil {
 			continue // it is down
 		}
-		ranges, err := c.slots(ctx, s)
-		if err != nil {
-			continue
-		}
+		ranges, _ := c.slots(ctx, s)
 		for _, r := range ranges {
 			if r.Start <= int(slot) && int(slot) <= r.End && r.Nodes[0].Addr == s.Addr() {
 				return s
@@ -221,27 +193,4 @@ func (c *Cluster) Primary(key string) *Server {
 		}
 	}
 	return nil
-}
-
-// AwaitPrimary waits until a node other than the given one serves a key.
-func (c *Cluster) AwaitPrimary(tb testing.TB, key string, not *Server) *Server {
-	tb.Helper()
-	return awaitPrimary(tb, func() *Server { return c.Primary(key) }, not)
-}
-
-func awaitPrimary(tb testing.TB, find func() *Server, not *Server) *Server {
-	tb.Helper()
-	var primary *Server
-	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)
-	defer cancel()
-	err := eventually(ctx, func() error {
-		if primary = find(); primary == nil || primary == not {
-			return errForming
-		}
-		return nil
-	})
-	if err != nil {
-		tb.Fatal("redistest: no other server became the primary")
-	}
-	return primary
 }

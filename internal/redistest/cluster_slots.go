@@ -2,7 +2,7 @@ package redistest
 
 import (
 	"context"
-	"net"
+	"slices"
 	"testing"
 	"time"
 )
@@ -22,36 +22,18 @@ func (c *Cluster) Migrate(tb testing.TB, key string) *Migration {
 	ctx := context.Background()
 	m := &Migration{cluster: c, From: c.Primary(key)}
 	slot, err := c.admin[m.From].ClusterKeySlot(ctx, key).Result()
-	if err != nil {
-		tb.Fatalf("redistest: migrate: %v", err)
-	}
+	must(tb, "find a slot", err)
 	m.slot = int(slot)
-	for _, s := range c.primaries(tb, m.From) {
-		if s != m.From {
-			m.To = s
+	ranges, err := c.slots(ctx, m.From)
+	must(tb, "cluster slots", err)
+	for _, r := range ranges {
+		if i := slices.IndexFunc(c.nodes, func(s *Server) bool { return s.Addr() == r.Nodes[0].Addr }); c.nodes[i] != m.From {
+			m.To = c.nodes[i]
 		}
 	}
 	m.set(tb, m.To, "importing", m.From)
 	m.set(tb, m.From, "migrating", m.To)
 	return m
-}
-
-// primaries are the primaries, as a node sees them.
-func (c *Cluster) primaries(tb testing.TB, s *Server) []*Server {
-	tb.Helper()
-	ranges, err := c.slots(context.Background(), s)
-	if err != nil {
-		tb.Fatalf("redistest: cluster slots: %v", err)
-	}
-	var primaries []*Server
-	for _, r := range ranges {
-		for _, node := range c.nodes {
-			if node.Addr() == r.Nodes[0].Addr {
-				primaries = append(primaries, node)
-			}
-		}
-	}
-	return primaries
 }
 
 func (m *Migration) set(tb testing.TB, at *Server, state string, node *Server) {
@@ -61,9 +43,7 @@ func (m *Migration) set(tb testing.TB, at *Server, state string, node *Server) {
 	if err == nil {
 		err = m.cluster.admin[at].Do(ctx, "cluster", "setslot", m.slot, state, id).Err()
 	}
-	if err != nil {
-		tb.Fatalf("redistest: setslot %d %s: %v", m.slot, state, err)
-	}
+	must(tb, "setslot "+state, err)
 }
 
 // Move moves keys, or with none all keys that the slot has left, and returns how
@@ -77,16 +57,13 @@ func (m *Migration) Move(tb testing.TB, keys ...string) int {
 		keys, err = from.ClusterGetKeysInSlot(ctx, m.slot, 1000).Result()
 	}
 	if err == nil && len(keys) > 0 {
-		host, port, _ := net.SplitHostPort(m.To.Addr())
-		args := []any{"migrate", host, port, "", 0, time.Second.Milliseconds(), "keys"}
+		args := []any{"migrate", "127.0.0.1", m.To.port, "", 0, time.Second.Milliseconds(), "keys"}
 		for _, key := range keys {
 			args = append(args, key)
 		}
 		err = from.Do(ctx, args...).Err()
 	}
-	if err != nil {
-		tb.Fatalf("redistest: migrate keys: %v", err)
-	}
+	must(tb, "migrate keys", err)
 	return len(keys)
 }
 

@@ -72,9 +72,7 @@ func NewProxy(tb testing.TB, targetAddr string) *Proxy {
 func newProxy(tb testing.TB, targetAddr string, config *tls.Config) *Proxy {
 	tb.Helper()
 	l, err := listen()
-	if err != nil {
-		tb.Fatalf("redistest: proxy: %v", err)
-	}
+	must(tb, "proxy", err)
 	p := &Proxy{
 		target: targetAddr, addr: l.Addr().String(), tls: config,
 		links: map[*link]struct{}{}, thawed: make(chan struct{}),

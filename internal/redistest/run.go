@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,24 +39,13 @@ func Shared(tb testing.TB) *Server {
 		tb.Fatal("redistest: Shared needs a TestMain that calls redistest.Run")
 	}
 	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = launchShared(binary)
+		var dir string
+		if dir, shared.err = os.MkdirTemp("", "redistest-"); shared.err == nil {
+			shared.server, shared.err = launch(binary, dir, nil)
+		}
 	}
-	if shared.err != nil {
-		tb.Fatalf("redistest: %v", shared.err)
-	}
+	must(tb, "start", shared.err)
 	return shared.server
-}
-
-func launchShared(binary string) (*Server, error) {
-	dir, err := os.MkdirTemp("", "redistest-")
-	if err != nil {
-		return nil, err
-	}
-	s, err := launch(binary, dir, nil)
-	if err != nil {
-		_ = os.RemoveAll(dir)
-	}
-	return s, err
 }
 
 // Run runs the tests, then stops the shared server, and returns the exit code
@@ -125,18 +115,14 @@ func checkKeys(s *Server, timeout time.Duration, ignorePrefixes []string) error 
 	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout+settleTimeout)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-
-	for deadline := time.Now().Add(timeout); ; <-tick.C {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
 		left, err := leftKeys(ctx, c, ignorePrefixes)
-		if err != nil {
+		switch {
+		case err != nil:
 			return fmt.Errorf("look for keys left in the shared server: %w", err)
-		}
-		if len(left) == 0 {
+		case len(left) == 0:
 			return nil
-		}
-		if time.Now().After(deadline) {
+		case time.Now().After(deadline):
 			return fmt.Errorf("%d keys left in the shared server after the tests: %q", len(left), left)
 		}
 	}
@@ -147,14 +133,12 @@ func leftKeys(ctx context.Context, c *redis.Client, ignorePrefixes []string) ([]
 	it := c.Scan(ctx, 0, "*", 1000).Iterator()
 	for it.Next(ctx) {
 		key := it.Val()
-		if hasAnyPrefix(key, ignorePrefixes) {
+		if slices.ContainsFunc(ignorePrefixes, func(p string) bool { return strings.HasPrefix(key, p) }) {
 			continue
 		}
-		ok, err := mayStay(ctx, c, key)
-		if err != nil {
+		if ok, err := mayStay(ctx, c, key); err != nil {
 			return nil, err
-		}
-		if !ok {
+		} else if !ok {
 			left = append(left, key)
 		}
 	}
@@ -168,13 +152,4 @@ func mayStay(ctx context.Context, c *redis.Client, key string) (bool, error) {
 		return kind == "none", err
 	}
 	return kind == "string" && strings.Contains(key, ":instance:") || kind == "zset" && strings.HasSuffix(key, ":ended"), nil
-}
-
-func hasAnyPrefix(s string, prefixes []string) bool {
-	for _, p := range prefixes {
-		if strings.HasPrefix(s, p) {
-			return true
-		}
-	}
-	return false
 }

@@ -33,38 +33,28 @@ type Sentinel struct {
 // servers with the data.
 func StartSentinel(tb testing.TB, args ...string) *Sentinel {
 	tb.Helper()
-	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
-	primary := Start(tb, args...)
-	s := &Sentinel{data: []*Server{primary}, admin: make(map[*Server]*redis.Client)}
-	s.data = append(s.data, Start(tb, args...), Start(tb, args...))
-	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)
-	defer cancel()
-	var err error
+	s := &Sentinel{
+		data:  StartN(tb, 3, append([]string{"--repl-diskless-sync-delay", "0"}, args...)...),
+		admin: make(map[*Server]*redis.Client),
+	}
+	primary := s.data[0]
 	for i, d := range s.data {
 		s.admin[d] = d.Client(tb, decisive)
 		if i > 0 {
 			// Not by an argument: it would be a replica of this primary again after a Restart.
-			err = errors.Join(err, s.admin[d].ReplicaOf(ctx, "127.0.0.1", strconv.Itoa(primary.port)).Err())
+			must(tb, "replicate", s.admin[d].ReplicaOf(context.Background(), "127.0.0.1", strconv.Itoa(primary.port)).Err())
 		}
 	}
-	if err != nil {
-		tb.Fatalf("redistest: replicas: %v", err)
-	}
 	// A sentinel asks a primary for its replicas at first, and then every 10 s.
-	err = eventually(ctx, func() error {
+	eventually(tb, "wait for the replicas", func(ctx context.Context) error {
 		return errors.Join(caughtUp(ctx, s.admin[s.data[1]]), caughtUp(ctx, s.admin[s.data[2]]))
 	})
-	if err != nil {
-		tb.Fatalf("redistest: replicas: %v", err)
-	}
 	for range sentinels {
 		w := startSentinel(tb, primary)
 		s.sentinels = append(s.sentinels, w)
 		s.admin[w] = w.Client(tb, decisive)
 	}
-	if err := eventually(ctx, func() error { return s.complete(ctx) }); err != nil {
-		tb.Fatalf("redistest: sentinels: %v", err)
-	}
+	eventually(tb, "wait for the sentinels", s.complete)
 	return s
 }
 
@@ -75,13 +65,9 @@ func startSentinel(tb testing.TB, primary *Server) *Server {
 		"sentinel down-after-milliseconds %[1]s 1000\n"+
 		"sentinel failover-timeout %[1]s 5000\n", MasterName, primary.port)
 	path := filepath.Join(dir, "sentinel.conf") // the sentinel writes it, too
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		tb.Fatalf("redistest: %v", err)
-	}
+	must(tb, "configure a sentinel", os.WriteFile(path, []byte(config), 0o600))
 	s := &Server{binary: binary, dir: dir, sentinel: path}
-	if err := s.launch(); err != nil {
-		tb.Fatalf("redistest: sentinel: %v", err)
-	}
+	must(tb, "start a sentinel", s.launch())
 	tb.Cleanup(s.stop)
 	return s
 }
@@ -130,11 +116,7 @@ func (s *Sentinel) Client(tb testing.TB, opts ...func(*redis.FailoverOptions)) *
 		opt(o)
 	}
 	client := redis.NewFailoverClient(o)
-	tb.Cleanup(func() {
-		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
-			tb.Errorf("redistest: close client: %v", err)
-		}
-	})
+	closeAtEnd(tb, client)
 	return client
 }
 
@@ -163,9 +145,15 @@ func (s *Sentinel) votes(ctx context.Context) map[string]int {
 }
 
 // AwaitPrimary waits until the primary is another than the given one.
-func (s *Sentinel) AwaitPrimary(tb testing.TB, not *Server) *Server {
+func (s *Sentinel) AwaitPrimary(tb testing.TB, not *Server) (primary *Server) {
 	tb.Helper()
-	return awaitPrimary(tb, s.Primary, not)
+	eventually(tb, "wait for another primary", func(context.Context) error {
+		if primary = s.Primary(); primary == nil || primary == not {
+			return errForming
+		}
+		return nil
+	})
+	return primary
 }
 
 // DownAfter says for how long a primary has to be silent until it is failed over. A
@@ -173,15 +161,10 @@ func (s *Sentinel) AwaitPrimary(tb testing.TB, not *Server) *Server {
 // then replaces a primary that lives on.
 func (s *Sentinel) DownAfter(tb testing.TB, d time.Duration) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)
-	defer cancel()
 	for _, w := range s.sentinels {
-		err := eventually(ctx, func() error {
+		eventually(tb, "down-after-milliseconds", func(ctx context.Context) error {
 			return s.admin[w].Do(ctx, "sentinel", "set", MasterName, "down-after-milliseconds", d.Milliseconds()).Err()
 		})
-		if err != nil {
-			tb.Fatalf("redistest: down-after-milliseconds: %v", err)
-		}
 	}
 }
 
@@ -189,9 +172,7 @@ func (s *Sentinel) DownAfter(tb testing.TB, d time.Duration) {
 // a lagging sentinel goes to the former primary, if that runs.
 func (s *Sentinel) AwaitAgreement(tb testing.TB) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), formTimeout)
-	defer cancel()
-	err := eventually(ctx, func() error {
+	eventually(tb, "wait until the sentinels agree", func(ctx context.Context) error {
 		for _, votes := range s.votes(ctx) {
 			if votes == sentinels {
 				return nil
@@ -199,17 +180,12 @@ func (s *Sentinel) AwaitAgreement(tb testing.TB) {
 		}
 		return errForming
 	})
-	if err != nil {
-		tb.Fatal("redistest: the sentinels do not agree")
-	}
 }
 
 // Failover has Sentinel replace the primary, which lives on as a replica.
 func (s *Sentinel) Failover(tb testing.TB) {
 	tb.Helper()
-	if err := s.admin[s.sentinels[0]].Do(context.Background(), "sentinel", "failover", MasterName).Err(); err != nil {
-		tb.Fatalf("redistest: failover: %v", err)
-	}
+	must(tb, "failover", s.admin[s.sentinels[0]].Do(context.Background(), "sentinel", "failover", MasterName).Err())
 }
 
 // Isolate keeps what the primary does from now on from its replicas, until it is
@@ -217,22 +193,14 @@ func (s *Sentinel) Failover(tb testing.TB) {
 func (s *Sentinel) Isolate(tb testing.TB) (rejoin func()) {
 	tb.Helper()
 	primary := s.Primary()
-	var replicas []*Server
-	for _, d := range s.data {
-		if d != primary {
-			replicas = append(replicas, d)
-		}
-	}
 	each := func(step func(*Server) error) {
-		for _, r := range replicas {
-			if err := step(r); err != nil {
-				tb.Fatalf("redistest: isolate: %v", err)
+		for _, d := range s.data {
+			if d != primary {
+				must(tb, "isolate", step(d))
 			}
 		}
 	}
 	each((*Server).Pause)
-	if err := s.admin[primary].ClientKillByFilter(context.Background(), "type", "replica").Err(); err != nil {
-		tb.Fatalf("redistest: isolate: %v", err)
-	}
+	must(tb, "isolate", s.admin[primary].ClientKillByFilter(context.Background(), "type", "replica").Err())
 	return func() { each((*Server).Resume) }
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -63,9 +64,7 @@ func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	binary := find(tb)
 	s, err := launch(binary, tb.TempDir(), args)
-	if err != nil {
-		tb.Fatalf("redistest: %v", err)
-	}
+	must(tb, "start", err)
 	tb.Cleanup(s.stop)
 	return s
 }
@@ -85,7 +84,7 @@ func find(tb testing.TB) string {
 	if testing.Testing() && testing.Short() {
 		tb.Skip("redistest: -short starts no server")
 	}
-	binary, err := lookup()
+	binary, err := exec.LookPath(cmp.Or(os.Getenv(serverEnv), "redis-server"))
 	if err == nil {
 		return binary
 	}
@@ -97,10 +96,6 @@ func find(tb testing.TB) string {
 	}
 	tb.Skipf("redistest: %s", installHint)
 	return ""
-}
-
-func lookup() (string, error) {
-	return exec.LookPath(cmp.Or(os.Getenv(serverEnv), "redis-server"))
 }
 
 // launch tries ports until the server is up on one: a port that was free a
@@ -207,9 +202,6 @@ func (s *Server) probe(ctx context.Context, pid int) error {
 		DisableIdentity: true, ContextTimeoutEnabled: true, PoolSize: 1,
 	})
 	defer func() { _ = c.Close() }()
-	if err := c.Ping(ctx).Err(); err != nil {
-		return err
-	}
 	info, err := c.Info(ctx, "server").Result()
 	if err != nil {
 		return err
@@ -248,12 +240,17 @@ func newClient(tb testing.TB, addr string, opts []func(*redis.Options)) *redis.C
 		opt(o)
 	}
 	c := redis.NewClient(o)
+	closeAtEnd(tb, c)
+	return c
+}
+
+// closeAtEnd closes a client when tb ends, unless it is closed by then.
+func closeAtEnd(tb testing.TB, c io.Closer) {
 	tb.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 			tb.Errorf("redistest: close client: %v", err)
 		}
 	})
-	return c
 }
 
 // Pause stops the process where it is: connections stay open, new ones are
@@ -276,9 +273,7 @@ func (s *Server) Restart(tb testing.TB) {
 			break
 		}
 	}
-	if err != nil {
-		tb.Fatalf("redistest: restart: %v", err)
-	}
+	must(tb, "restart", err)
 }
 
 func (s *Server) stop() { s.process().stop() }

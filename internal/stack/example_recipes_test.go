@@ -10,14 +10,27 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 	"github.com/hibiken/asynq"
+	"github.com/labstack/echo/v5"
 	"github.com/robfig/cron/v3"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/embedded"
+	"github.com/redlatch/redlatch/guard/guardtest"
 	guardasynq "github.com/redlatch/redlatch/middleware/asynq"
 	guardcron "github.com/redlatch/redlatch/middleware/cron"
+	guardecho "github.com/redlatch/redlatch/middleware/echov5"
 	guardgocron "github.com/redlatch/redlatch/middleware/gocron"
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
+
+// newGuard stands for guard.New(rdb).
+func newGuard() *guard.Guard {
+	g, err := guard.NewWithStore(guardtest.NewStore())
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
 
 // A cron job on several pods.
 func Example_cronOnSeveralPods() {
@@ -52,7 +65,10 @@ func Example_cronOnSeveralPods() {
 
 // An asynq scheduler on two servers.
 func Example_schedulerOnTwoServers() {
-	server := newServer()
+	server, err := embedded.Start()
+	if err != nil {
+		panic(err)
+	}
 	defer server.Close()
 	g, err := guard.New(server.Client())
 	if err != nil {
@@ -70,6 +86,27 @@ func Example_schedulerOnTwoServers() {
 	})
 	fmt.Println(errors.Is(err, context.Canceled))
 	// Output: true
+}
+
+func Example_echo() {
+	g := newGuard()
+	defer g.Close()
+	show := func(c *echo.Context) error {
+		lease, _ := guard.FromContext(c.Request().Context())
+		return c.String(http.StatusOK, "under "+lease.Key())
+	}
+	e := echo.New()
+	e.Use(guardecho.Annotate(g, guardecho.Routes{
+		"POST /orders/:id/pay": guardecho.Lock("order:{id}"),
+		"DELETE /orders/:id":   guardecho.Lock("order:{id}", guard.NoWait()),
+	}))
+	e.POST("/orders/:id/pay", show)
+	e.DELETE("/orders/:id", show)
+
+	answer := httptest.NewRecorder()
+	e.ServeHTTP(answer, httptest.NewRequest(http.MethodDelete, "/orders/42", nil))
+	fmt.Println(answer.Body)
+	// Output: under order:42
 }
 
 // schema stands for a database with a table of its version.
@@ -104,107 +141,6 @@ func Example_migrationsOnceAtStart() {
 		}
 	}
 	// Output: migrated to 7
-}
-
-// One task per user at a time.
-func Example_oneTaskPerUser() {
-	g := newGuard()
-	defer g.Close()
-
-	tasks := asynq.NewServeMux()
-	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
-		"mail:":     guardasynq.Lock("user:{user_id}"),
-		"user:sync": guardasynq.Lock("user:{user_id}", guard.NoWait()).OnBusy(guardasynq.Drop),
-	}))
-	tasks.HandleFunc("mail:send", func(ctx context.Context, _ *asynq.Task) error {
-		lease, _ := guard.FromContext(ctx)
-		fmt.Println("under", lease.Key())
-		return nil
-	})
-	err := tasks.ProcessTask(context.Background(), asynq.NewTask("mail:send", []byte(`{"user_id": 7}`)))
-	fmt.Println(err)
-	// Output:
-	// under user:7
-	// <nil>
-}
-
-// shop stands for a database whose orders have a unique cart.
-type shop map[string]string
-
-func (s shop) orderOf(cart string) (order string, ok bool) {
-	order, ok = s[cart]
-	return order, ok
-}
-
-func (s shop) place(_ context.Context, cart string) (order string, err error) {
-	s[cart] = "order of " + cart
-	return s[cart], nil
-}
-
-// A form that is submitted twice.
-func Example_doubleSubmit() {
-	g := newGuard()
-	defer g.Close()
-	db := shop{}
-
-	place := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		cart := r.PathValue("cart")
-		order, placed := db.orderOf(cart)
-		if !placed { // else this is the second click: it gets the answer of the first
-			var err error
-			if order, err = db.place(r.Context(), cart); err != nil {
-				http.Error(w, "try again", http.StatusServiceUnavailable)
-				return
-			}
-		}
-		_, _ = fmt.Fprintln(w, order)
-	})
-	mux := http.NewServeMux()
-	mux.Handle("POST /carts/{cart}/order", guardhttp.Middleware(g, guardhttp.Lock("cart:{cart}"))(place))
-	for range 2 {
-		answer := httptest.NewRecorder()
-		mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/carts/9/order", nil))
-		fmt.Print(answer.Code, " ", answer.Body)
-	}
-	// Output:
-	// 200 order of 9
-	// 200 order of 9
-}
-
-// event is what a sender delivers at least once.
-type event struct{ ID string }
-
-// inbox stands for a table with a unique id of the event.
-type inbox map[string]bool
-
-func (i inbox) seen(id string) bool { return i[id] }
-
-func (i inbox) apply(_ context.Context, e event) error {
-	fmt.Println("applied", e.ID)
-	i[e.ID] = true // in the transaction of what the event changes
-	return nil
-}
-
-func receive(ctx context.Context, g *guard.Guard, db inbox, e event) error {
-	return g.WithLock(ctx, guard.Keyf("webhook:%s", e.ID), func(ctx context.Context) error {
-		if db.seen(e.ID) {
-			return nil // answer 200: the sender stops
-		}
-		return db.apply(ctx, e)
-	}, guard.NoWait(), guard.Name("webhook")) // busy: answer 409, and the sender comes back
-}
-
-// A webhook that is delivered twice.
-func Example_webhookDeliveredTwice() {
-	g := newGuard()
-	defer g.Close()
-	db := inbox{}
-	for range 2 {
-		if err := receive(context.Background(), g, db, event{"evt_1"}); err != nil {
-			panic(err)
-		}
-	}
-	// Output: applied evt_1
 }
 
 // outbox stands for a table of messages that one process sends.
