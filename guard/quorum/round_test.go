@@ -42,97 +42,64 @@ func TestRound_NeedsAMajority(t *testing.T) {
 	}
 }
 
-// Some servers answer at once, the others hang.
-func TestRound_DoesNotWaitForMoreThanDecide(t *testing.T) {
-	for name, c := range map[string]struct {
-		first change
-		n     int
-		want  guardstore.ClaimStatus
-		err   string
-	}{
-		"held":     {says(held), 2, guardstore.ClaimHeld, ""},
-		"busy":     {says(busy), 2, guardstore.ClaimBusy, ""},
-		"finished": {says(finished), 1, guardstore.ClaimFinished, ""},
-		"failed":   {does("acquire", fails(errBroken)), 2, 0, "2 of 3 servers failed"},
-	} {
-		run(t, name, 3, false, func(t *testing.T, s *fakeQuorum) {
-			s.each(does("acquire", hangs))
-			for _, f := range s.nodes[:c.n] {
-				f.set(does("acquire", nil), c.first)
-			}
-			assert.Zero(t, takes(func() {
-				if c.err != "" {
-					s.acquireFails(t.Context(), claim("a-1"), c.err)
-				} else {
-					assert.Equal(t, c.want, s.mustAcquire(claim("a-1")).Status)
-				}
-			}))
-		})
-	}
-}
-
-// A majority does not answer, and one of the others holds the lock for another claim, whichever
-// answer comes first, and also while others are yet to come.
-func TestRound_WithoutAMajorityIsNeverBusy(t *testing.T) {
-	for name, c := range map[string]struct {
-		servers, taken int
-		all            bool
-		down           func(context.Context) error
-	}{
-		"one of three, two refuse":    {3, 1, false, fails(errDial)},
-		"one of three, two fail":      {3, 1, false, late(errBroken)},
-		"one of three, two hang":      {3, 1, false, hangs},
-		"two of five, three hang":     {5, 2, false, hangs},
-		"all: two of three, one hang": {3, 2, true, hangs},
-		"all: two of three, one fail": {3, 2, true, fails(errBroken)},
-	} {
-		for i, k := range []guardstore.Claim{claim("a-1"), queued("a-1")} {
-			run(t, fmt.Sprintf("%s, queue %d", name, i), c.servers, c.all, func(t *testing.T, s *fakeQuorum) {
-				for i, f := range s.nodes {
-					if i < c.taken {
-						f.set(taken)
-					} else {
-						f.set(does("", func(ctx context.Context) error {
-							time.Sleep(time.Duration(i) * time.Microsecond) // one after the other
-							return c.down(ctx)
-						}))
-					}
-				}
-				s.acquireFails(t.Context(), k, fmt.Sprintf("%d of %d servers failed", c.servers-c.taken, c.servers))
-			})
-		}
-	}
-}
-
-// The lock's MinHold has not passed, and one server is down, lost it, or has it for another round.
-func TestRound_OfALockThatNobodyHoldsSaysSo(t *testing.T) {
-	done := both(does("acquire", late(nil)), says(claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Done: true}))
-	last := both(taken, does("acquire", slow(2*time.Millisecond)))
+// A round does not wait for more answers than decide. Without a majority of answers it has failed, and is never busy:
+// whichever answer comes first, and also while others are yet to come. Done says that only a MinHold keeps the lock.
+func TestRound_Outcome(t *testing.T) {
+	const (
+		isHeld     = guardstore.ClaimHeld
+		isBusy     = guardstore.ClaimBusy
+		isFinished = guardstore.ClaimFinished
+		failed     = guardstore.ClaimStatus(0)
+		ms         = time.Millisecond
+	)
+	keeps := both(does("acquire", late(nil)), says(claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Done: true}))
+	last := both(taken, does("acquire", slow(2*ms)))
 	down, hung := does("", fails(errBroken)), does("", hangs)
+	downLate := does("", late(errBroken))
 	for name, c := range map[string]struct {
-		servers   []change
-		all, done bool
+		servers []change
+		all     bool
+		want    guardstore.ClaimStatus
+		done    bool
+		takes   time.Duration
 	}{
-		"all":                     {[]change{done, done, done}, false, true},
-		"one is down":             {[]change{down, done, done}, false, true},
-		"one hangs":               {[]change{done, hung, done}, false, true},
-		"one is taken":            {[]change{last, done, done}, false, true},
-		"two are taken":           {[]change{taken, done, taken}, false, false},
-		"one is taken, one down":  {[]change{done, taken, down}, false, false},
-		"one is taken, one hangs": {[]change{done, taken, hung}, false, false},
-		"two of five are down":    {[]change{done, down, done, done, down}, false, true},
-		"all are needed":          {[]change{done, done, done}, true, true},
-		"two of five are free":    {[]change{nothing, nothing, last, last, done}, false, true},
-		"all, one is taken":       {[]change{last, nothing, nothing}, true, false},
-		"all, one lost it":        {[]change{done, nothing, done}, true, true},
-		"all, one keeps it alone": {[]change{taken, done, taken}, true, true},
-		"all, and it is held":     {[]change{taken, taken, taken}, true, false},
+		"held, one hangs":           {[]change{nothing, nothing, hung}, false, isHeld, false, 0},
+		"busy, one hangs":           {[]change{says(busy), says(busy), hung}, false, isBusy, false, 0},
+		"finished, two hang":        {[]change{says(finished), hung, hung}, false, isFinished, false, 0},
+		"two are down, one hangs":   {[]change{down, down, hung}, false, failed, false, 0},
+		"taken, two are down":       {[]change{taken, down, down}, false, failed, false, 0},
+		"taken, two are down later": {[]change{taken, downLate, downLate}, false, failed, false, ms},
+		"taken, two hang":           {[]change{taken, hung, hung}, false, failed, false, nodeTimeout},
+		"two taken, three hang":     {[]change{taken, taken, hung, hung, hung}, false, failed, false, nodeTimeout},
+		"all: two taken, one hangs": {[]change{taken, taken, hung}, true, failed, false, nodeTimeout},
+		"all: two taken, one down":  {[]change{taken, taken, down}, true, failed, false, 0},
+
+		"kept by all":                 {[]change{keeps, keeps, keeps}, false, isBusy, true, ms},
+		"kept, one is down":           {[]change{down, keeps, keeps}, false, isBusy, true, ms},
+		"kept, one hangs":             {[]change{keeps, hung, keeps}, false, isBusy, true, ms},
+		"kept, one is taken":          {[]change{last, keeps, keeps}, false, isBusy, true, ms},
+		"kept, two are taken":         {[]change{taken, keeps, taken}, false, isBusy, false, 0},
+		"kept, one taken, one down":   {[]change{keeps, taken, down}, false, isBusy, false, ms},
+		"kept, one taken, one hangs":  {[]change{keeps, taken, hung}, false, isBusy, false, ms},
+		"kept, two of five are down":  {[]change{keeps, down, keeps, keeps, down}, false, isBusy, true, ms},
+		"kept, two of five are free":  {[]change{nothing, nothing, last, last, keeps}, false, isBusy, true, 20 * ms},
+		"all: kept by all":            {[]change{keeps, keeps, keeps}, true, isBusy, true, ms},
+		"all: one is taken":           {[]change{last, nothing, nothing}, true, isBusy, false, 20 * ms},
+		"all: kept, one lost it":      {[]change{keeps, nothing, keeps}, true, isBusy, true, 20 * ms},
+		"all: kept by one, two taken": {[]change{taken, keeps, taken}, true, isBusy, true, ms},
+		"all: they are taken":         {[]change{taken, taken, taken}, true, isBusy, false, 0},
 	} {
 		run(t, name, len(c.servers), c.all, func(t *testing.T, s *fakeQuorum) {
 			s.script(c.servers...)
-			r := s.mustAcquire(claim("a-1"))
-			assert.Equal(t, guardstore.ClaimBusy, r.Status)
-			assert.Equal(t, c.done, r.Done)
+			assert.LessOrEqual(t, takes(func() {
+				if c.want == failed {
+					s.acquireFails(t.Context(), claim("a-1"), "servers failed")
+					return
+				}
+				r := s.mustAcquire(claim("a-1"))
+				assert.Equal(t, c.want, r.Status)
+				assert.Equal(t, c.done, r.Done)
+			}), c.takes)
 		})
 	}
 }
