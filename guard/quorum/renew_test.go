@@ -62,36 +62,6 @@ func TestRenew_NeedsAMajority(t *testing.T) {
 	}
 }
 
-// Each grant of a batch has its own answer, in its own place, and is renewed as it is asked for.
-func TestRenew_OfABatch(t *testing.T) {
-	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		s.each(func(f *fake) {
-			f.acquire = func(c guardstore.Claim) claimReply {
-				return claimReply{Status: guardstore.ClaimHeld, Fence: uint64(len(c.Key))}
-			}
-			f.renew = func(g guardstore.Grant) renewReply {
-				return renewReply{Held: g.Key != "lost" && g.Owner != "unknown-1"}
-			}
-		})
-		var batch []guardstore.Grant
-		for _, key := range []string{"a", "lost", "abc"} {
-			c := claim(key + "-1")
-			c.Key = key
-			r := s.mustAcquire(c)
-			batch = append(batch, guardstore.Grant{Key: key, Owner: r.Owner, Fence: r.Fence, TTL: time.Minute, Depth: 5, Metadata: "new"})
-		}
-		synctest.Wait()
-		batch = append(batch, guardstore.Grant{Key: "abc", Owner: "unknown-1", Fence: 3})
-		s.each(does("acquire", fails(errBroken))) // no repair
-		assert.Equal(t, []renewReply{renewed, renewLost, renewed, renewLost}, s.Renew(t.Context(), batch))
-		synctest.Wait()
-		calls := s.nodes[0].calls("renew")
-		require.Len(t, calls, 4)
-		assert.Equal(t, batch[2], calls[2].grant)
-		assert.Equal(t, batch[3], calls[3].grant, "as it is")
-	})
-}
-
 // A grant of a batch is decided by the last server, others before.
 func TestRenew_WaitsForEachOfABatch(t *testing.T) {
 	run(t, "of five", 5, false, func(t *testing.T, s *fakeQuorum) {

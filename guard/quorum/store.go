@@ -247,7 +247,6 @@ func (s *Store) acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 		if reply.Status != guardstore.ClaimBusy {
 			return reply, err
 		}
-		free = -1
 		if c.Queue {
 			reply, free, err = s.view(ctx, c, r)
 			c.Ticket = reply.Ticket

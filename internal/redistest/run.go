@@ -39,13 +39,18 @@ func Shared(tb testing.TB) *Server {
 		tb.Fatal("redistest: Shared needs a TestMain that calls redistest.Run")
 	}
 	if shared.server == nil && shared.err == nil {
-		var dir string
-		if dir, shared.err = os.MkdirTemp("", "redistest-"); shared.err == nil {
-			shared.server, shared.err = launch(binary, dir, nil)
-		}
+		shared.server, shared.err = launchShared(binary)
 	}
 	must(tb, "start", shared.err)
 	return shared.server
+}
+
+func launchShared(binary string) (*Server, error) {
+	dir, err := os.MkdirTemp("", "redistest-")
+	if err != nil {
+		return nil, err
+	}
+	return launch(binary, dir, nil)
 }
 
 // Run runs the tests, then stops the shared server, and returns the exit code

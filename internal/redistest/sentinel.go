@@ -122,8 +122,10 @@ func (s *Sentinel) Client(tb testing.TB, opts ...func(*redis.FailoverOptions)) *
 
 // Primary is the server that most sentinels send clients to. It is nil while they
 // do not agree.
-func (s *Sentinel) Primary() *Server {
-	votes := s.votes(context.Background())
+func (s *Sentinel) Primary() *Server { return s.primary(context.Background()) }
+
+func (s *Sentinel) primary(ctx context.Context) *Server {
+	votes := s.votes(ctx)
 	for _, d := range s.data {
 		if votes[d.Addr()] > sentinels/2 {
 			return d
@@ -147,8 +149,8 @@ func (s *Sentinel) votes(ctx context.Context) map[string]int {
 // AwaitPrimary waits until the primary is another than the given one.
 func (s *Sentinel) AwaitPrimary(tb testing.TB, not *Server) (primary *Server) {
 	tb.Helper()
-	eventually(tb, "wait for another primary", func(context.Context) error {
-		if primary = s.Primary(); primary == nil || primary == not {
+	eventually(tb, "wait for another primary", func(ctx context.Context) error {
+		if primary = s.primary(ctx); primary == nil || primary == not {
 			return errForming
 		}
 		return nil

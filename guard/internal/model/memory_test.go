@@ -148,7 +148,7 @@ func (r *rules) inMemory(t *testing.T, c one) (wrong string, done bool) {
 	if !p.isReachable() {
 		return "", false
 	}
-	m := modeltest.InMemory(ctx, append(modeltest.Instances(owners), "g")...)
+	m := modeltest.InMemory(ctx, owners, "g")
 	synctest.Wait()
 	if !p.bringAbout(t, m) {
 		return "", false

@@ -23,21 +23,16 @@ type Memory struct {
 	heard []guardstore.Notification
 }
 
-// InMemory makes a Memory to which instances listen until ctx ends.
-func InMemory(ctx context.Context, instances ...string) *Memory {
+// InMemory makes a Memory to which the instances of so many owners listen until ctx ends, and more.
+func InMemory(ctx context.Context, owners int, more ...string) *Memory {
 	m := &Memory{Store: guardtest.NewStore()}
-	for _, instance := range instances {
+	for o := range owners {
+		more = append(more, fmt.Sprint("i", o))
+	}
+	for _, instance := range more {
 		go m.Listen(ctx, instance, m)
 	}
 	return m
-}
-
-// Instances are the names of so many owners' instances.
-func Instances(owners int) (names []string) {
-	for o := range owners {
-		names = append(names, fmt.Sprint("i", o))
-	}
-	return names
 }
 
 // Notify implements guardstore.Listener.

@@ -42,6 +42,11 @@ type Content struct {
 	HoldersTTL        time.Duration
 }
 
+// ttls are those of Keys.
+func (c *Content) ttls() []*time.Duration {
+	return []*time.Duration{&c.LockTTL, &c.QueueTTL, &c.EndedTTL, &c.SeenTTL, &c.HoldersTTL}
+}
+
 // InOrder is a queue, the first one first.
 func InOrder(queue map[string]float64) (names []string) {
 	for o := range queue {
@@ -119,27 +124,18 @@ func (s *Server) Messages(t *testing.T) (heard []string) {
 func (s *Server) Put(ctx context.Context, c Content) error {
 	_, err := s.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.FlushAll(ctx)
-		if len(c.Lock) > 0 {
-			p.HSet(ctx, lockKey, c.Lock)
-			p.PExpire(ctx, lockKey, c.LockTTL)
+		for key, hash := range map[string]map[string]string{lockKey: c.Lock, seenKey: c.Seen} {
+			if len(hash) > 0 {
+				p.HSet(ctx, key, hash)
+			}
 		}
 		for key, set := range map[string]map[string]float64{queueKey: c.Queue, endedKey: c.Ended, heldKey: c.Holders} {
 			for name, score := range set {
 				p.Do(ctx, "zadd", key, strconv.FormatFloat(score, 'f', 0, 64), name)
 			}
 		}
-		if len(c.Holders) > 0 {
-			p.PExpire(ctx, heldKey, c.HoldersTTL)
-		}
-		if len(c.Queue) > 0 {
-			p.PExpire(ctx, queueKey, c.QueueTTL)
-		}
-		if len(c.Ended) > 0 {
-			p.PExpire(ctx, endedKey, c.EndedTTL)
-		}
-		if len(c.Seen) > 0 {
-			p.HSet(ctx, seenKey, c.Seen)
-			p.PExpire(ctx, seenKey, c.SeenTTL)
+		for i, ttl := range c.ttls() {
+			p.PExpire(ctx, Keys[i], *ttl)
 		}
 		return nil
 	})
@@ -168,7 +164,7 @@ func (s *Server) Look(ctx context.Context) (Content, error) {
 			set.to[z.Member.(string)] = z.Score
 		}
 	}
-	for i, to := range []*time.Duration{&c.LockTTL, &c.QueueTTL, &c.EndedTTL, &c.SeenTTL, &c.HoldersTTL} {
+	for i, to := range c.ttls() {
 		*to = lives[i].Val()
 		switch *to {
 		case -2:

@@ -27,7 +27,7 @@ func (m *memory) begin(t *testing.T) {
 		m.end()
 	}
 	ctx, end := context.WithCancel(t.Context())
-	m.Memory, m.end = modeltest.InMemory(ctx, modeltest.Instances(owners+1)...), end
+	m.Memory, m.end = modeltest.InMemory(ctx, owners+1), end
 	synctest.Wait()
 }
 
