@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // rule is a rule that only real processes and real faults show to be broken.
@@ -85,7 +84,7 @@ func (r *rule) try(ctx context.Context, root string) (noticed bool, err error) {
 	for seed := 1; seed <= 5 && !noticed; seed++ {
 		_, said, err := t.test(ctx, pkg, path, []string{
 			"-test.run=^TestChaos$", "-topology=" + r.topology, "-duration=20s", fmt.Sprint("-seed=", seed),
-		}, max(*timeout, 3*time.Minute))
+		}, cleanRun)
 		if err != nil {
 			return false, err
 		}

@@ -38,34 +38,17 @@ func (t *tree) tryGo(ctx context.Context, p pkg) (*score, error) {
 			return nil, err
 		}
 	}
+	runs, err := t.measure(ctx, p.tests)
+	if err != nil {
+		return nil, err
+	}
 	s := new(score)
-	left, failures := chosen, make([]error, len(ids))
-	for _, tests := range [][]string{p.near, p.far} {
-		if len(left) == 0 || len(tests) == 0 {
-			continue
-		}
-		runs, err := t.measure(ctx, tests)
-		if err != nil {
-			return nil, err
-		}
-		noticed := make([]bool, len(ids))
-		inParallel(ctx, left, func(_, i int) {
-			at := time.Now()
-			by, said, err := t.without(ctx, i+1, runs)
-			if failures[i] = err; by != "" {
-				noticed[i] = true
-				s.add(ids[i], by, said, time.Since(at), nil)
-			}
-		})
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		left = slices.DeleteFunc(left, func(i int) bool { return noticed[i] })
-	}
-	for _, i := range left {
-		s.add(ids[i], "", "", 0, failures[i])
-	}
-	return s, nil
+	inParallel(ctx, chosen, func(_, i int) {
+		at := time.Now()
+		by, said, err := t.without(ctx, i+1, runs)
+		s.add(ids[i], by, said, time.Since(at), err)
+	})
+	return s, ctx.Err()
 }
 
 // testRun is one test, run by itself without a mutant.
@@ -112,7 +95,7 @@ func (t *tree) measureOne(ctx context.Context, pkg, name string) (testRun, error
 		return run, err
 	}
 	at := time.Now()
-	by, said, err := t.test(ctx, pkg, path, []string{"-test.run", "^" + name + "$"}, *timeout, "MUTANTS_SEEN="+note)
+	by, said, err := t.test(ctx, pkg, path, []string{"-test.run", "^" + name + "$"}, cleanRun, "MUTANTS_SEEN="+note)
 	if err == nil && by != "" {
 		err = errors.New(said)
 	}
@@ -148,7 +131,7 @@ func (t *tree) without(ctx context.Context, id int, runs []testRun) (by, said st
 			return "", "", err
 		}
 		by, said, err = t.test(ctx, pkg, path, []string{"-test.run", "^(" + strings.Join(names, "|") + ")$"},
-			5*time.Second+5*took, "MUTANT="+strconv.Itoa(id))
+			limitOf(took), "MUTANT="+strconv.Itoa(id))
 		if by != "" || err != nil {
 			return by, said, err
 		}

@@ -25,12 +25,18 @@ var (
 	only     = flag.String("run", "", "only mutants whose file, function or text matches this `pattern`")
 	sample   = flag.Int("n", 0, "try only so many mutants of a package")
 	seed     = flag.Uint64("seed", 1, "says which")
-	floor    = flag.Float64("floor", 97, "the least score of a package, in percent")
 	parallel = flag.Int("parallel", 2, "mutants at a time")
-	timeout  = flag.Duration("timeout", 3*time.Minute, "for one run of tests without a mutant")
 	verbose  = flag.Bool("v", false, "print each mutant, and what the noticing test said")
 	chaos    = flag.Bool("chaos", false, "break the library as chaos.go says, and run package chaos on it")
 )
+
+const (
+	floor    = 97.0            // the least score of a package, in percent
+	cleanRun = 3 * time.Minute // the longest run of tests without a mutant, or of chaos
+)
+
+// limitOf bounds a run with a mutant by the time of one without. Mutants run side by side, on machines that do other work.
+func limitOf(took time.Duration) time.Duration { return 5*time.Second + 5*took }
 
 func main() {
 	flag.Usage = func() {
@@ -72,12 +78,12 @@ func run(ctx context.Context, patterns []string) error {
 			return fmt.Errorf("%s: %w", p.path, err)
 		}
 		s.print(p.path)
-		if s.percent() < *floor {
+		if s.percent() < floor {
 			low = append(low, fmt.Sprintf("%s: %.1f %%", p.path, s.percent()))
 		}
 	}
 	if len(low) > 0 {
-		return fmt.Errorf("below %v %%: %s", *floor, strings.Join(low, ", "))
+		return fmt.Errorf("below %v %%: %s", floor, strings.Join(low, ", "))
 	}
 	return ctx.Err()
 }

@@ -26,7 +26,7 @@ func moduleOf(t *testing.T, files map[string]string) *tree {
 	return tr
 }
 
-// Each mutant is tried with the tests that come by it, first those of its package.
+// Each mutant is tried with the tests that come by it.
 func TestMutants_OfGo(t *testing.T) {
 	t.Parallel()
 	tr := moduleOf(t, map[string]string{
@@ -34,7 +34,7 @@ func TestMutants_OfGo(t *testing.T) {
 		"m_test.go":   "package m\n\nimport \"testing\"\n\nfunc TestF(t *testing.T) {\n\tif !F(1) {\n\t\tt.Fatal(1)\n\t}\n}\n",
 		"n/n_test.go": "package n\n\nimport (\n\t\"testing\"\n\t\"m\"\n)\n\nfunc TestG(t *testing.T) {\n\tif m.G() != 7 {\n\t\tt.Fatal(1)\n\t}\n}\n",
 	})
-	s, err := tr.tryGo(t.Context(), pkg{path: ".", files: regexp.MustCompile(""), near: []string{"."}, far: []string{"./n"}})
+	s, err := tr.tryGo(t.Context(), pkg{path: ".", files: regexp.MustCompile(""), tests: []string{".", "./n"}})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"m.go F bound: a > 0"}, s.survived)
 	assert.Equal(t, 7, s.made)
@@ -48,7 +48,7 @@ func TestMutants_OfScripts(t *testing.T) {
 		"m_test.go": "package m\n\nimport (\n\t\"embed\"\n\t\"strings\"\n\t\"testing\"\n)\n\n//go:embed lua\nvar lua embed.FS\n\nfunc TestA(t *testing.T) {\n" +
 			"\ttext, _ := lua.ReadFile(\"lua/a.lua\")\n\tif !strings.Contains(string(text), \"f(1)\") {\n\t\tt.Fatal(string(text))\n\t}\n}\n",
 	})
-	s, err := tr.tryScripts(t.Context(), pkg{path: "./lua", scripts: true, near: []string{". -run ^TestA$"}})
+	s, err := tr.tryScripts(t.Context(), pkg{path: "./lua", scripts: true, tests: []string{". -run ^TestA$"}})
 	require.NoError(t, err)
 	assert.ElementsMatch(t, []string{"lua/a.lua:1 always: a", "lua/a.lua:1 never: a"}, s.survived)
 	assert.Equal(t, 4, s.made)
@@ -76,24 +76,24 @@ func TestMutants_HangIsNoticed(t *testing.T) {
 
 const root = "../.."
 
-// Product packages are tried, with the tests that are near, and kits are not.
+// Product packages are tried, and kits are not.
 func TestPackages_AreThoseOfTheProduct(t *testing.T) {
 	t.Parallel()
 	all, err := packagesOf(t.Context(), root)
 	require.NoError(t, err)
-	tests := map[string][2][]string{}
+	tests := map[string][]string{}
 	for _, p := range all {
-		assert.NotEmpty(t, p.near, p.path)
-		tests[p.path] = [2][]string{p.near, p.far}
+		assert.NotEmpty(t, p.tests, p.path)
+		tests[p.path] = p.tests
 	}
-	assert.Equal(t, []string{"./guard/quorum"}, tests["./guard/quorum"][0])
-	assert.Equal(t, []string{"./cmd/redlatch"}, tests["./cmd/redlatch/internal/child"][0], "it has no tests of its own")
+	assert.Equal(t, []string{"./guard/quorum"}, tests["./guard/quorum"])
+	assert.Equal(t, []string{"./cmd/redlatch"}, tests["./cmd/redlatch/internal/child"], "it has no tests of its own")
 	assert.Contains(t, tests, "./guard/quorum/lua")
 	assert.NotContains(t, tests, "./guard/internal/testenv")
-	for path := range far {
+	for path := range more {
 		assert.Contains(t, tests, path)
 	}
-	for path := range near {
+	for path := range first {
 		assert.Contains(t, tests, path)
 	}
 }

@@ -20,8 +20,7 @@ type pkg struct {
 	path    string // from the root, as ./guard/quorum
 	scripts bool
 	files   *regexp.Regexp // those that are meant
-	near    []string       // packages of tests, with flags for go test: those that run first
-	far     []string       // those that get what the near ones did not notice
+	tests   []string       // packages of tests; those of a folder of scripts may have flags for go test
 }
 
 const module = "github.com/redlatch/redlatch"
@@ -31,14 +30,8 @@ var (
 	kits    = regexp.MustCompile(`/(browser|chaos|dbtest|embedded|model|testenv|storetest|adaptertest|tasktest|frameworks)(/|$)`)
 )
 
-// near has the tests that know the rules of a folder of scripts before the tests of its package do.
-var near = map[string][]string{
-	"./guard/inspect/lua":             {"./guard/inspect -run ^TestLua_"},
-	"./guard/internal/redisstore/lua": {"./guard/internal/model -run ^TestReplay$", "./guard/internal/model/records -run ^TestReplay$"},
-}
-
-// far has the tests of packages that see rules which those of a package do not see.
-var far = map[string][]string{
+// more has packages whose tests see rules of a package that its own tests do not see.
+var more = map[string][]string{
 	"./guard":                        {"./guard/internal/redisstore"}, // Replicas
 	"./guard/guardstore":             {"./guard/guardtest"},
 	"./guard/guardtest":              {"./guard/internal/model", "./guard/internal/model/records"},
@@ -55,10 +48,16 @@ var far = map[string][]string{
 	"./middleware/internal/tasklock": {"./middleware/asynq", "./middleware/watermill", "./middleware/river"},
 }
 
+// first has the tests of a folder of scripts that notice most: those of its package run after them.
+var first = map[string][]string{
+	"./guard/inspect/lua":             {"./guard/inspect -run ^TestLua_"},
+	"./guard/internal/redisstore/lua": {"./guard/internal/model -run ^TestReplay$", "./guard/internal/model/records -run ^TestReplay$"},
+}
+
 // files has patterns for the files of kits that are tried, too.
 var files = map[string]string{"./guard/guardtest": "/memory"}
 
-// packagesOf lists the packages to try. The tests of a package are near; if it has none, those of its importers are.
+// packagesOf lists the packages to try. A package without tests has those of its importers.
 func packagesOf(ctx context.Context, root string) (all []pkg, err error) {
 	listed, err := list(ctx, root)
 	if err != nil {
@@ -68,14 +67,15 @@ func packagesOf(ctx context.Context, root string) (all []pkg, err error) {
 		if !product.MatchString(l.path()) || kits.MatchString(l.path()) {
 			continue
 		}
-		p := pkg{path: l.path(), files: regexp.MustCompile(files[l.path()]), near: []string{l.path()}, far: far[l.path()]}
+		p := pkg{path: l.path(), files: regexp.MustCompile(files[l.path()]), tests: []string{l.path()}}
 		if !l.hasTests() {
-			p.near = importers(listed, l)
+			p.tests = importers(listed, l)
 		}
+		p.tests = append(p.tests, more[p.path]...)
 		all = append(all, p)
 		lua := p.path + "/lua"
 		if _, err := os.Stat(filepath.Join(root, lua)); err == nil {
-			all = append(all, pkg{path: lua, scripts: true, near: append(slices.Clone(near[lua]), p.path)})
+			all = append(all, pkg{path: lua, scripts: true, tests: append(slices.Clone(first[lua]), p.path)})
 		}
 	}
 	return all, nil

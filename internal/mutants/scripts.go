@@ -54,7 +54,7 @@ func (t *tree) tryScripts(ctx context.Context, p pkg) (*score, error) {
 	if err != nil || len(chosen) == 0 {
 		return new(score), err
 	}
-	suites, err := t.suites(ctx, p.near)
+	suites, err := t.suites(ctx, p.tests)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (t *tree) suites(ctx context.Context, tests []string) (all []suite, err err
 			return nil, err
 		}
 		at := time.Now()
-		by, said, err := t.test(ctx, s.pkg, path, s.args, *timeout)
+		by, said, err := t.test(ctx, s.pkg, path, s.args, cleanRun)
 		if err != nil || by != "" || strings.Contains(said, "no tests to run") {
 			return nil, fmt.Errorf("%s without a mutant: %s %w\n%s", line, by, err, said)
 		}
@@ -113,7 +113,7 @@ func (t *tree) tryScript(ctx context.Context, suites []suite, worker int, s scri
 		if err := t.writeProgram(path, bytes.ReplaceAll(suite.program, s.text, mutant)); err != nil {
 			return "", "", err
 		}
-		by, said, err = t.test(ctx, suite.pkg, path, suite.args, 5*time.Second+5*suite.took)
+		by, said, err = t.test(ctx, suite.pkg, path, suite.args, limitOf(suite.took))
 		if err != nil || by != "" {
 			return by, said, err
 		}
