@@ -39,6 +39,21 @@ func TestMemory_IsBounded(t *testing.T) {
 	}
 }
 
+// A caller may keep the context of its wait: that keeps no other wait.
+func TestMemory_AKeptWaitKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	o, _ := New(WithTracerProvider(sdktrace.NewTracerProvider())).(*observer)
+	l := guard.Lock{Name: "order", Key: "order:42"}
+	first, _ := o.WaitStart(t.Context(), l).(*wait)
+	kept, _ := o.WaitStart(t.Context(), l).(*wait)
+	last, _ := o.WaitStart(t.Context(), l).(*wait)
+	for _, w := range []*wait{kept, first, last} {
+		o.WaitEnd(w, l, guard.WaitResult{Outcome: guard.OutcomeCanceled})
+	}
+	assert.Nil(t, kept.older)
+	assert.Nil(t, kept.newer)
+}
+
 func TestMemory_ObstaclesOfManyAtATime(t *testing.T) {
 	t.Parallel()
 	o, _ := New(WithTracerProvider(sdktrace.NewTracerProvider())).(*observer)
