@@ -32,22 +32,16 @@ func TestPages_AreInTheIndex(t *testing.T) {
 	}
 }
 
-// A user reads a page once, and the README in five minutes.
-func TestPages_AreShort(t *testing.T) {
+// A page begins with the sentence that a user looks for. A user reads a page once, and the README in five minutes.
+func TestPages_HaveAHeadingAndAreShort(t *testing.T) {
 	all := words(read(t, "README.md"))
 	assert.True(t, all >= 500 && all <= 600, "the README has %d words", all)
 	for name, text := range pages(t, "docs") {
 		n := words(text)
 		all += n
+		assert.True(t, strings.HasPrefix(text, "# "), name)
 		assert.LessOrEqual(t, n, mostOnPage, name)
 	}
 	assert.LessOrEqual(t, all, mostInAll)
 	t.Log(all, "words")
-}
-
-// A page begins with the sentence that a user looks for.
-func TestPages_BeginWithAHeading(t *testing.T) {
-	for name, text := range pages(t, "docs") {
-		assert.True(t, strings.HasPrefix(text, "# "), name)
-	}
 }

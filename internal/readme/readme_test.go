@@ -15,7 +15,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
+
+func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
 const root = "../.."
 
