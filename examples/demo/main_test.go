@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -128,57 +126,10 @@ func TestDemo_ServesRoutesAndTasks(t *testing.T) {
 	}
 }
 
-func TestDemo_PageShowsAnOrderThatIsPaid(t *testing.T) {
+func TestDemo_PageOfLocks(t *testing.T) {
 	t.Parallel()
-	baseURL := serve(t, "", "-latency", "1s")
-	ctx, seen := context.WithCancel(t.Context())
-	var paid sync.WaitGroup
-	paid.Go(func() { // one after another: a busy machine may look at the page between two payments
-		for order := 1; ctx.Err() == nil; order++ {
-			request(t, http.MethodPost, fmt.Sprintf("%s/orders/%d/pay", baseURL, order))
-		}
-	})
-	list := regexp.MustCompile(`order:\d`)
-	assert.Eventually(t, func() bool {
-		_, page := request(t, http.MethodGet, baseURL+"/") // leads to /locks/
-		return list.MatchString(page)
-	}, 20*time.Second, 10*time.Millisecond)
-	seen()
-	paid.Wait()
-	_, page := request(t, http.MethodGet, baseURL+"/locks/lock?key=order:7")
+	_, page := request(t, http.MethodGet, serve(t, "")+"/locks/lock?key=order:7")
 	assert.Contains(t, page, "This key is free.")
-}
-
-// The order is busy, its key is unusable, Redis is down: on echo and on net/http.
-func TestDemo_AnswersOfLocks(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	baseURL := serve(t, server.URL(), "-latency", "300ms")
-	ask := func(path string, status int, says string) {
-		t.Helper()
-		got, body := request(t, http.MethodPost, baseURL+path)
-		assert.Equal(t, status, got)
-		assert.Contains(t, body, says)
-	}
-	var clicks sync.WaitGroup
-	var statuses [2]int
-	for i := range statuses {
-		clicks.Go(func() { statuses[i], _ = request(t, http.MethodPost, baseURL+"/orders/3/pay") })
-	}
-	clicks.Wait()
-	assert.ElementsMatch(t, []int{http.StatusOK, http.StatusConflict}, statuses)
-	for _, format := range []string{"/orders/%s/pay", "/admin/orders/%s/settle"} {
-		ask(fmt.Sprintf(format, "%FF"), http.StatusBadRequest, "lock_key_invalid")
-	}
-	server.Kill()
-	for _, format := range []string{"/orders/%s/pay", "/admin/orders/%s/settle"} {
-		ask(fmt.Sprintf(format, "4"), http.StatusServiceUnavailable, "lock_store_unavailable")
-	}
-	server.Restart(t)
-	require.Eventually(t, func() bool {
-		status, _ := request(t, http.MethodPost, baseURL+"/orders/4/pay")
-		return status == http.StatusOK
-	}, 30*time.Second, 50*time.Millisecond)
 }
 
 func request(t *testing.T, method, url string) (status int, body string) {

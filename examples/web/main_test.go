@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -63,22 +62,4 @@ func TestSeats_AreSoldOnce(t *testing.T) {
 	assert.Equal(t, 19, got[http.StatusConflict]+got[http.StatusGone], got)
 	assert.Equal(t, http.StatusCreated, call(h, http.MethodPost, "/shows/hamlet/seats/2").Code)
 	assert.Equal(t, http.StatusNotFound, call(h, http.MethodPost, "/shows/hamlet/seats/%32").Code)
-}
-
-func TestRoutes_BusyIsAConflict(t *testing.T) {
-	t.Parallel()
-	g := guardtest.NewRedisGuard(t, guard.Wait(50*time.Millisecond))
-	h := service(g)
-	for target, row := range map[string]struct{ key, code string }{
-		"/accounts/7/withdraw?amount=60": {"account:7", "lock_wait_timeout"},
-		"/shows/hamlet/seats/1":          {"seat:hamlet:1", "lock_busy"},
-		"/shows/hamlet/best":             {"seat:hamlet:1", "lock_busy"},
-	} {
-		lease, err := g.Acquire(t.Context(), guard.Key(row.key))
-		require.NoError(t, err)
-		rec := call(h, http.MethodPost, target)
-		assert.Equal(t, http.StatusConflict, rec.Code, target)
-		assert.Contains(t, rec.Body.String(), `"code":"`+row.code+`"`, target)
-		require.NoError(t, lease.Release(t.Context()))
-	}
 }

@@ -120,50 +120,6 @@ func ExampleCheck() {
 	// Output: guardasynq: row "reports:build": no task of the given types has it
 }
 
-// A transfer locks both accounts or none, always in the same order.
-func ExampleRule_And() {
-	g := newGuard()
-	defer g.Close()
-
-	tasks := asynq.NewServeMux()
-	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
-		"transfer": guardasynq.Lock("account:{from}").And("account:{to}"),
-	}))
-	tasks.HandleFunc("transfer", func(ctx context.Context, _ *asynq.Task) error {
-		_, from := guard.Held(ctx, guard.Key("account:alice"))
-		_, to := guard.Held(ctx, guard.Key("account:bob"))
-		fmt.Println("held:", from, to)
-		return nil
-	})
-
-	err := tasks.ProcessTask(context.Background(), asynq.NewTask("transfer", []byte(`{"from":"alice","to":"bob"}`)))
-	fmt.Println(err)
-	// Output:
-	// held: true true
-	// <nil>
-}
-
-// Three tasks of a kind run at a time for each tenant. The others come back later, and use up no
-// retry.
-func ExampleLock_limit() {
-	g := newGuard()
-	defer g.Close()
-
-	tasks := asynq.NewServeMux()
-	tasks.Use(guardasynq.Annotate(g, guardasynq.Tasks{
-		"export:run": guardasynq.Lock("export:{tenant}", guard.Limit(3)),
-	}))
-	tasks.HandleFunc("export:run", func(ctx context.Context, _ *asynq.Task) error {
-		lease, _ := guard.FromContext(ctx)
-		fmt.Println(lease.Key(), "with at most 2 others")
-		return nil
-	})
-	fmt.Println(tasks.ProcessTask(context.Background(), asynq.NewTask("export:run", []byte(`{"tenant":"acme"}`))))
-	// Output:
-	// export:acme with at most 2 others
-	// <nil>
-}
-
 // A task that is delivered again is acknowledged without a second charge. A task that crashed is archived, for a
 // person to look at.
 func ExampleRule_Once() {

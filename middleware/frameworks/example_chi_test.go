@@ -59,22 +59,6 @@ func postAs(h http.Handler, tenant, path string) *httptest.ResponseRecorder {
 	return answer
 }
 
-// One route of chi: With is for its own middleware.
-func Example_chiRoute() {
-	g := newGuard()
-	defer g.Close()
-
-	r := chi.NewRouter()
-	r.Use(authenticate)
-	r.With(guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))).Post("/orders/{id}/pay", pay)
-
-	fmt.Print(postAs(r, "acme", "/orders/42/pay").Body)
-	fmt.Print(postAs(r, "acme", "/orders/%34%32/pay").Body)
-	// Output:
-	// paid under order:42
-	// paid under order:42
-}
-
 // Several routes of chi, inside of authentication. Chi says itself which route a request
 // has, and Walk finds a forgotten row.
 func Example_chiRoutes() {

@@ -63,24 +63,6 @@ func ExampleAnnotate() {
 	router.AddConsumerHandler("charge_order", "orders.placed", pubsub, func(*message.Message) error { return nil })
 }
 
-// The holder of the lock builds the report: there is no need to build it twice.
-func ExampleRule_OnBusy() {
-	g := newGuard()
-	defer g.Close()
-	build := guardwatermill.Middleware(g, guardwatermill.Lock("report:{day}", guard.NoWait()).OnBusy(guardwatermill.Drop))(
-		func(*message.Message) ([]*message.Message, error) { panic("not reached") })
-
-	msg := message.NewMessage("1", []byte(`{"day":"monday"}`))
-	lease, err := g.Acquire(msg.Context(), guard.Key("report:monday"))
-	if err != nil {
-		panic(err)
-	}
-	defer lease.Release(msg.Context())
-	_, err = build(msg)
-	fmt.Println(err)
-	// Output: <nil>
-}
-
 // A row that no handler has would lock nothing, so a program checks before it runs the router.
 func ExampleCheck() {
 	router := message.NewDefaultRouter(nil)
