@@ -43,37 +43,6 @@ func TestElector_NextTakesOver(t *testing.T) {
 	})
 }
 
-// A leader that cannot renew says no before its lease has ended for Redis.
-func TestElector_LostLockEndsLeadershipBeforeTheNext(t *testing.T) {
-	bubble(t, func(t *testing.T, s *guardtest.Store) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		all := []gocron.Elector{
-			guardgocron.Elector(ctx, newGuard(t, s, guard.TTL(time.Second)), jobs),
-			guardgocron.Elector(ctx, newGuard(t, s, guard.TTL(time.Second)), jobs),
-		}
-		leaders := func() (n int) {
-			for _, e := range all {
-				if e.IsLeader(ctx) == nil {
-					n++
-				}
-			}
-			return n
-		}
-		synctest.Wait()
-		for range 2 {
-			require.Equal(t, 1, leaders())
-			s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
-			time.Sleep(995 * time.Millisecond)
-			assert.Zero(t, leaders(), "before the ttl has passed")
-			s.Fail(nil)
-			for leaders() == 0 {
-				time.Sleep(10 * time.Millisecond)
-			}
-		}
-	})
-}
-
 // kept is a context that delays the watchdog, which ends a context below it.
 type kept struct {
 	context.Context
