@@ -85,6 +85,13 @@ func TestRelease_LeavesATombstoneForWhatMayComeYet(t *testing.T) {
 		s.mustRelease(g)
 		tombstones(s, true, true, true)
 	})
+	run(t, "as asked for", 3, false, func(t *testing.T, s *fakeQuorum) {
+		r := releaseOf(s.hold())
+		r.Tombstone = true
+		_, err := s.Release(t.Context(), r)
+		require.NoError(t, err)
+		tombstones(s, true, true, true)
+	})
 	run(t, "an acquire is on its way", 3, false, func(_ *testing.T, s *fakeQuorum) {
 		s.nodes[0].set(does("acquire", func(ctx context.Context) error {
 			<-ctx.Done()
