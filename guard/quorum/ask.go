@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // answer is what one server of a quorum said.
@@ -34,8 +33,8 @@ func ask[T any](ctx context.Context, s *Store, call func(ctx context.Context, n 
 
 // askOne calls one server. The call continues if its caller leaves.
 func askOne[T any](ctx context.Context, s *Store, i int, call func(ctx context.Context, n server, i int) (T, error)) answer[T] {
-	one := clock.WithDeadline(context.WithoutCancel(clock.Caller(ctx)), s.until(ctx))
-	defer one.Cancel()
+	one, cancel := context.WithDeadline(context.WithoutCancel(ctx), s.until(ctx))
+	defer cancel()
 	reply, err := call(one, s.nodes[i], i) //nolint:contextcheck // it is ctx, without an end
 	return answer[T]{i, reply, err}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // Two calls for one claim: the second finds it held, and asks the servers. A third leaves first.
@@ -18,8 +17,8 @@ func TestClaim_HasOneRoundAtATime(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		s.script(does("acquire", slow(nodeTimeout/2)), does("acquire", slow(nodeTimeout/2)), does("acquire", slow(nodeTimeout*3/4)))
 		first, second := s.goAcquire("a-1"), s.goAcquire("a-1")
-		ctx := clock.WithDeadline(context.Background(), time.Now().Add(nodeTimeout/4))
-		defer ctx.Cancel()
+		ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout/4)
+		defer cancel()
 		synctest.Wait()
 		assert.Equal(t, nodeTimeout/4, takes(func() { s.acquireFails(ctx, claim("a-1"), "deadline") }))
 		r := <-first

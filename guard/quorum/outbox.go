@@ -42,7 +42,7 @@ func (s *Store) deliverLater(ctx context.Context, node int, err error, ttl time.
 	if redisstore.Answered(err) {
 		return
 	}
-	s.enqueue(&s.releases[node], 1, delivery{context.WithoutCancel(clock.Caller(ctx)), clock.Now().Add(s.timeout + ttl), call}) //nolint:contextcheck // it has its own
+	s.enqueue(&s.releases[node], 1, delivery{context.WithoutCancel(ctx), clock.Now().Add(s.timeout + ttl), call}) //nolint:contextcheck // it has its own
 }
 
 // enqueue has a delivery made in the background, at first together with so many others.
@@ -106,8 +106,8 @@ func (s *Store) deliver(batch []delivery) (left []delivery) {
 	var all sync.WaitGroup
 	for i, t := range batch {
 		all.Go(func() {
-			ctx := clock.WithDeadline(t.ctx, time.Now().Add(s.timeout))
-			defer ctx.Cancel()
+			ctx, cancel := context.WithTimeout(t.ctx, s.timeout)
+			defer cancel()
 			errs[i] = t.call(ctx)
 		})
 	}

@@ -123,7 +123,7 @@ func (s *Store) repair(ctx context.Context, node int, r *round) {
 		_, err := s.acquireOn(ctx, s.nodes[node], node, r, c)
 		return err
 	}
-	s.enqueue(&s.repairs[node], outboxAtOnce, delivery{context.WithoutCancel(clock.Caller(ctx)), until, again}) //nolint:contextcheck // it has its own
+	s.enqueue(&s.repairs[node], outboxAtOnce, delivery{context.WithoutCancel(ctx), until, again}) //nolint:contextcheck // it has its own
 }
 
 // repairing notes that an acquire is on its way, unless the round has ended.

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 func TestRound_NeedsAMajority(t *testing.T) {
@@ -144,8 +143,8 @@ func TestRound_EndsInTime(t *testing.T) {
 	} {
 		run(t, limit.String(), 3, false, func(t *testing.T, s *fakeQuorum) {
 			s.each(does("", hangs))
-			ctx := clock.WithDeadline(context.Background(), time.Now().Add(limit))
-			defer ctx.Cancel()
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			defer cancel()
 			assert.Equal(t, want, takes(func() { s.acquireFails(ctx, claim("a-1"), "servers failed") }))
 		})
 	}

@@ -25,15 +25,9 @@ const epoch Instant = 1 << 60
 // Now returns the present. It reads the suspension last: a suspension between the two readings makes the
 // instant later, which ends a lease early, never late.
 func Now() Instant {
-	_, at := Reading()
-	return at
-}
-
-// Reading is Now, and what package time's clock says.
-func Reading() (time.Time, Instant) {
 	t := time.Now()
 	elapsed := t.Sub(start)
-	return t, epoch.Add(elapsed + suspended(t.UnixNano()-int64(elapsed)))
+	return epoch.Add(elapsed + machine.length(t.UnixNano()-int64(elapsed)))
 }
 
 // Add returns the instant d after i.

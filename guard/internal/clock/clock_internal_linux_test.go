@@ -44,7 +44,7 @@ func TestSuspension_TheLongestReadingCounts(t *testing.T) {
 	} {
 		boot, mono, reads, fails[clockBoottime], fails[clockMonotonic] = c.boot, c.mono, 0, false, false
 		fails[c.fails] = true
-		assert.Equal(t, time.Duration(c.want), s.at(c.drift), c.what)
+		assert.Equal(t, time.Duration(c.want), s.length(c.drift), c.what)
 		assert.Equal(t, c.reads, reads, c.what)
 	}
 }
@@ -56,13 +56,13 @@ func TestSuspension_OfTwoReadingsTheLongerCounts(t *testing.T) {
 		s.longest.Store(int64(time.Hour))
 		return map[uintptr]int64{clockBoottime: int64(time.Minute)}[id], true
 	}
-	assert.Equal(t, time.Hour, s.at(int64(time.Second)))
+	assert.Equal(t, time.Hour, s.length(int64(time.Second)))
 	s.longest.Store(0)
 	s.read = func(id uintptr) (int64, bool) {
 		s.longest.Store(int64(time.Second))
 		return map[uintptr]int64{clockBoottime: int64(time.Minute)}[id], true
 	}
-	assert.Equal(t, time.Minute, s.at(int64(time.Minute)))
+	assert.Equal(t, time.Minute, s.length(int64(time.Minute)))
 }
 
 // A suspension counts, and is not asked for while the clocks go on together.

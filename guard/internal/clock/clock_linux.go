@@ -23,13 +23,11 @@ type suspension struct {
 
 var machine = suspension{read: readClock}
 
-func suspended(drift int64) time.Duration { return machine.at(drift) }
-
-// at gives the suspension. Asking takes two system calls, and a suspension moves the wall clock
+// length returns for how long the machine was suspended. Asking takes two system calls, and a suspension moves the wall clock
 // against the monotonic one: it is asked for only when that has moved. Each reading is a lower
 // bound, as CLOCK_MONOTONIC is read last; the largest so far is the best of them, whatever
 // delayed the others.
-func (s *suspension) at(drift int64) time.Duration {
+func (s *suspension) length(drift int64) time.Duration {
 	known := s.longest.Load()
 	if moved := drift - s.drift.Load(); -int64(time.Millisecond) < moved && moved < int64(time.Millisecond) {
 		return time.Duration(known)

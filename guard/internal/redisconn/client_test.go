@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/internal/clock"
 )
 
 // fakeServer answers as a test says, in virtual time. A script of these tests is known by its first argument.
@@ -316,8 +315,8 @@ func TestClient_ACallerLeaves(t *testing.T) {
 					time.AfterFunc(c.canceled, cancel)
 				}
 				if c.ends > 0 {
-					deadline := clock.WithDeadline(ctx, time.Now().Add(c.ends))
-					defer deadline.Cancel()
+					deadline, done := context.WithTimeout(ctx, c.ends)
+					defer done()
 					ctx = deadline
 				}
 				begun := time.Now()
@@ -369,8 +368,8 @@ func TestClient_ACommandInTheQueue(t *testing.T) {
 			slow.Go(func() { _, _ = c.Do(t.Context(), of("slow")) })
 			synctest.Wait()
 		}
-		ended := clock.WithDeadline(t.Context(), time.Now().Add(time.Second))
-		defer ended.Cancel()
+		ended, done := context.WithTimeout(t.Context(), time.Second)
+		defer done()
 		canceled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		for name, ctx := range map[error]context.Context{context.DeadlineExceeded: ended, context.Canceled: canceled} {
@@ -418,8 +417,8 @@ func TestClient_ACallerLeavesACommonWrite(t *testing.T) {
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				if test.ends > 0 {
-					deadline := clock.WithDeadline(ctx, time.Now().Add(test.ends))
-					defer deadline.Cancel()
+					deadline, done := context.WithTimeout(ctx, test.ends)
+					defer done()
 					ctx = deadline
 				}
 				time.AfterFunc(time.Second/4, leave)

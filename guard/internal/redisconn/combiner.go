@@ -115,7 +115,7 @@ func (c *combiner) wait(w *waiter) (any, error) {
 	}
 	w.timer.Reset(time.Until(deadline))
 	ctx := w.ctx
-	left := clock.Caller(ctx).Done()
+	left := ctx.Done()
 	for {
 		select {
 		case r := <-w.reply:
@@ -189,7 +189,7 @@ func (c *combiner) sendTogether(taken []*waiter) {
 		return
 	}
 	// The write does not end with one of its callers. Its values are as good as another's.
-	ctx := clock.WithDeadline(context.WithoutCancel(clock.Caller(taken[0].ctx)), time.Now().Add(c.timeout))
-	defer ctx.Cancel()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(taken[0].ctx), c.timeout)
+	defer cancel()
 	c.sendAll(ctx, cmds, func(i int, r Reply) { taken[i].reply <- r })
 }

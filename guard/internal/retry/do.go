@@ -74,13 +74,16 @@ const (
 	refusedPause = 25 * time.Millisecond
 )
 
+// timerDelay bounds the wait for the end of a context whose deadline has passed: a socket's timer may be sooner.
+const timerDelay = 5 * time.Millisecond
+
 // Do sends a command until the store answers it. The error is an *Error. If ctx has ended, and there is
 // no Grace, Do sends nothing.
 func Do[In, Out any](ctx context.Context, p *Policy, c Call, send func(context.Context, In) (Out, error), in In) (a Answer[Out], err error) {
-	wall, begun := clock.Reading()
+	begun := clock.Now()
 	until := begun.Add(c.For)
 	var failure error // of the last attempt that was reported
-	for a.Sent = begun; ; wall, a.Sent = clock.Reading() {
+	for a.Sent = begun; ; a.Sent = clock.Now() {
 		if ctx.Err() != nil {
 			if c.Grace == 0 {
 				return a, c.failed(failure)
@@ -89,9 +92,9 @@ func Do[In, Out any](ctx context.Context, p *Policy, c Call, send func(context.C
 			ctx, c.Grace = context.WithoutCancel(ctx), 0 //nolint:fatcontext // once
 		}
 		a.Attempts++
-		attempt := clock.WithDeadline(ctx, attemptEnd(ctx, wall.Add(min(p.AttemptTimeout, until.Sub(a.Sent)))))
-		a.Reply, err = send(attempt, in) //nolint:contextcheck // it is ctx, and ends sooner
-		attempt.Cancel()
+		attempt, end := context.WithTimeout(ctx, min(p.AttemptTimeout, until.Sub(a.Sent)))
+		a.Reply, err = send(attempt, in)
+		end()
 		if err == nil {
 			return a, nil
 		}
@@ -100,6 +103,9 @@ func Do[In, Out any](ctx context.Context, p *Policy, c Call, send func(context.C
 			return a, c.failed(err)
 		}
 		a.InDoubt = a.InDoubt || !refused && !errors.Is(err, guardstore.ErrNotSent)
+		if at, ends := ctx.Deadline(); ends && !time.Now().Before(at) {
+			Pause(ctx, nil, timerDelay)
+		}
 		if ctx.Err() != nil {
 			continue // the store did not fail: its caller left
 		}
@@ -128,18 +134,6 @@ func Do[In, Out any](ctx context.Context, p *Policy, c Call, send func(context.C
 			return a, c.failed(failure)
 		}
 	}
-}
-
-// endsBefore is by how much the context of a caller ends before its attempt does, so that it has ended when
-// the store gives up for that reason.
-const endsBefore = 5 * time.Millisecond
-
-// attemptEnd returns the deadline of an attempt: most, or that of the caller's context if it is nearer.
-func attemptEnd(ctx context.Context, most time.Time) time.Time {
-	if at, ends := ctx.Deadline(); ends && at.Add(endsBefore).Before(most) {
-		return at.Add(endsBefore)
-	}
-	return most
 }
 
 // failed returns the error of a call whose last attempt failed with err.

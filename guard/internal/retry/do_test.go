@@ -194,32 +194,57 @@ func TestDo_StopEndsAPause(t *testing.T) {
 	})
 }
 
-// An attempt ends 5 ms after the context of its caller, if that has a deadline, and is over when Do returns. A Policy
-// needs no observer.
+// The deadline of a caller is that of its attempt. A socket notices it a moment before the context: that is no failure of
+// the store's.
 func TestDo_AnAttemptEndsWithItsCaller(t *testing.T) {
-	for after, want := range map[time.Duration]time.Duration{
-		attempt / 2: attempt/2 + 5*time.Millisecond, attempt - 5*time.Millisecond: attempt, timeout: attempt,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), after)
-			defer cancel()
-			begun, attempts := time.Now(), []context.Context{}
-			p := &retry.Policy{Timeout: timeout, AttemptTimeout: attempt}
-			_, err := retry.Do(ctx, p, retry.Call{For: timeout}, func(ctx context.Context, _ string) (int, error) {
-				attempts = append(attempts, ctx)
-				deadline, _ := ctx.Deadline()
-				if len(attempts) == 1 {
-					assert.Equal(t, want, deadline.Sub(begun))
-					return 0, errDown
-				}
-				return 0, nil
-			}, "")
-			require.NoError(t, err)
-			for _, ctx := range attempts {
-				<-ctx.Done()
-				assert.Equal(t, context.Canceled, ctx.Err())
+	synctest.Test(t, func(t *testing.T) {
+		ctx := lateTimer{t.Context(), time.Now().Add(attempt / 2), make(chan struct{})}
+		time.AfterFunc(attempt/2+time.Millisecond, func() { close(ctx.done) })
+		p := &retry.Policy{Timeout: timeout, AttemptTimeout: attempt, OnFailure: func(context.Context, string, retry.Label, error) {
+			assert.Fail(t, "no failure of the store's")
+		}}
+		got, err := retry.Do(ctx, p, retry.Call{Op: "count", Label: retry.Label{Key: "k"}, For: timeout}, func(ctx context.Context, _ string) (int, error) {
+			at, _ := ctx.Deadline()
+			time.Sleep(time.Until(at))
+			return 0, errDown
+		}, "")
+		assert.Equal(t, failure(retry.ErrNoAnswer), err)
+		assert.Equal(t, 1, got.Attempts)
+	})
+}
+
+// The context of an attempt is over when Do returns. A Policy needs no observer.
+func TestDo_EndsTheContextsOfItsAttempts(t *testing.T) {
+	var attempts []context.Context
+	_, err := retry.Do(t.Context(), &retry.Policy{Timeout: timeout, AttemptTimeout: attempt}, retry.Call{For: timeout},
+		func(ctx context.Context, _ string) (int, error) {
+			if attempts = append(attempts, ctx); len(attempts) == 1 {
+				return 0, errDown
 			}
-		})
+			return 0, nil
+		}, "")
+	require.NoError(t, err)
+	for _, ctx := range attempts {
+		assert.Equal(t, context.Canceled, ctx.Err())
+	}
+}
+
+// lateTimer is a context whose end comes later than its deadline.
+type lateTimer struct {
+	context.Context //nolint:containedctx // it is one
+	at              time.Time
+	done            chan struct{}
+}
+
+func (c lateTimer) Deadline() (time.Time, bool) { return c.at, true }
+func (c lateTimer) Done() <-chan struct{}       { return c.done }
+
+func (c lateTimer) Err() error {
+	select {
+	case <-c.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
 	}
 }
 

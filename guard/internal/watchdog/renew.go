@@ -64,8 +64,8 @@ func (w *Watchdog) takeDue() (batch []*Grant, requests []guardstore.Grant, patie
 }
 
 func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience time.Duration) {
-	ctx := clock.WithDeadline(context.Background(), time.Now().Add(patience))
-	defer ctx.Cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	sent := clock.Now()
 	replies := w.Store.Renew(ctx, requests)
 	var lost losses
