@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
@@ -35,7 +36,7 @@ type hold struct {
 func (g *Guard) newHold(ctx context.Context, c *call, got cohort.Hold) *Lease {
 	h := &hold{Hold: got, g: g, depth: 1}
 	h.root = Lease{hold: h, outer: c.outer, depth: 1, refs: 1}
-	if h.Shared() {
+	if h.Label.Limit == guardstore.Unlimited {
 		h.root.started = clock.Now()
 	}
 	h.root.begin(ctx)

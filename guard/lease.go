@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 )
@@ -192,7 +193,7 @@ func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 // endAsync sends the release from a goroutine of the Guard. It returns false if the Guard is closed.
 func (l *Lease) endAsync(ctx context.Context, e ending) (begun bool) {
 	h := l.hold
-	if e.ends && e.lost == nil && !h.Shared() {
+	if e.ends && e.lost == nil && h.Label.Limit != guardstore.Unlimited {
 		h.PassOn()
 	}
 	return h.g.tasks.Go(func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) })

@@ -99,18 +99,18 @@ func (cl *claim) noteBusy(r guardstore.ClaimReply) {
 	}
 }
 
-// start runs the claim on a goroutine until the queue is empty. The commands carry the values of ctx,
-// which is the context of some caller.
-func (cl *claim) start(ctx context.Context, askNow bool) {
-	if askNow {
-		cl.signals.put(acquireNow)
-	}
+// start makes the claim one of its cohort's, and runs it on a goroutine until the queue is empty. The commands carry the
+// values of ctx, which is the context of some caller. It needs Table.mu.
+func (cl *claim) start(ctx context.Context) {
+	t, c := cl.table, cl.cohort
+	t.notifier.register(cl)
 	ctx = context.WithoutCancel(ctx)
-	if !cl.table.Tasks.Go(func() { cl.run(ctx) }) {
-		cl.table.notifier.unregister(cl.request.Owner)
-		cl.cohort.failQueueOf(cl, ErrClosed)
-		cl.left(ctx)
+	if t.Tasks.Go(func() { cl.run(ctx) }) {
+		c.claims = append(c.claims, cl)
+		return
 	}
+	t.notifier.unregister(cl.request.Owner)
+	c.endWaits(ErrClosed, func(*waiter) bool { return true })
 }
 
 // run waits and asks until the first caller in the queue has the lock, or the queue is empty.
@@ -192,7 +192,7 @@ func (cl *claim) acquire(ctx context.Context) (waits bool) {
 	case err != nil:
 		c.failQueueOf(cl, err)
 	case reply.Status == guardstore.ClaimHeld:
-		g := c.newGrant(cl.request, reply, a.Sent, cl.trace == inDoubt)
+		g := &grant{Grant: t.watchdog.NewGrant(cl.request, reply, a.Sent, cl.trace == inDoubt)}
 		if clock.Now() >= g.Deadline() {
 			return cl.startOver(ctx)
 		}

@@ -90,8 +90,8 @@ const stateMaxAge = 100 * time.Millisecond
 
 // join puts a caller into the queue, or gives it its result. If the queue is empty and there is room, first is
 // true, and the caller sends its own claim instead. A caller that does not wait is queued only while it is not
-// known whether the lock is busy. The caller of join starts the claims in added.
-func (t *Table) join(w *waiter) (c *cohort, first bool, added []*claim) {
+// known whether the lock is busy.
+func (t *Table) join(ctx context.Context, w *waiter) (c *cohort, first bool) {
 	id := t.idOf(&w.Request)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,45 +102,33 @@ func (t *Table) join(w *waiter) (c *cohort, first bool, added []*claim) {
 			t.cohorts[id] = c
 		}
 	}
-	if w.seen = c.state; w.Waits {
-		w.noteBusy()
-	}
-	known := c.knownBusy()
+	w.seen = c.state
 	switch {
 	case task.IsClosed(w.stop):
 		w.results <- result{err: ErrClosed}
-	case c.joinGrant(w):
-		w.waited = Waited{} // it did not wait
+	case c.room.callers > 1 && c.joinGrant(w): // it has its result
 	case w.Down != nil && !c.full():
 		w.results <- result{err: w.Down}
-	case c.reserve():
-		return c, true, nil
-	case !w.Waits && known:
+	case c.queue.Len() == 0 && c.room.claims > c.reserved && c.room.grants > len(c.grants)+c.reserved+c.releasing:
+		c.reserved++ // keeps room for its grant
+		return c, true
+	case !w.Waits && c.knownBusy():
 		w.results <- result{err: ErrBusy}
-	default:
+	case !w.Waits:
 		w.place = c.queue.PushBack(w)
-		if !w.Waits {
-			c.ask(w)
-			break
-		}
-		added = c.makeMissingClaims() // there may be room for one more
+		c.ask(w)
+	default:
+		w.noteBusy()
+		w.place = c.queue.PushBack(w)
+		c.startMissingClaims(ctx) // there may be room for one more
 	}
-	return c, false, added
+	return c, false
 }
 
 // What follows needs Table.mu, unless it takes it.
 
 // full returns whether this process has all grants that there may be.
 func (c *cohort) full() bool { return len(c.grants) >= c.room.grants }
-
-// reserve returns whether a caller sends its own claim, and keeps room for its grant.
-func (c *cohort) reserve() bool {
-	if c.queue.Len() > 0 || len(c.grants)+c.reserved+c.releasing >= c.room.grants || c.reserved >= c.room.claims {
-		return false
-	}
-	c.reserved++
-	return true
-}
 
 // knownBusy returns whether the lock is busy at this moment, as far as this process can know.
 func (c *cohort) knownBusy() bool {
@@ -164,11 +152,10 @@ func (c *cohort) drop() {
 // change changes a cohort, and starts the claims that are missing then. It takes Table.mu.
 func (c *cohort) change(ctx context.Context, do func()) {
 	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
 	do()
-	added := c.makeMissingClaims()
+	c.startMissingClaims(ctx)
 	c.drop()
-	c.table.mu.Unlock()
-	c.startClaims(ctx, added)
 }
 
 // ask makes a caller in the queue get the store's next answer.
@@ -281,23 +268,15 @@ func (c *cohort) missingClaims() int {
 	return min(c.queue.Len(), c.room.grants-len(c.grants)-c.reserved-c.releasing, c.room.claims-c.reserved) - len(c.claims)
 }
 
-// makeMissingClaims makes the claims that are missing. Start them once Table.mu is free.
-func (c *cohort) makeMissingClaims() (added []*claim) {
-	for range c.missingClaims() {
+// startMissingClaims starts the claims that are missing.
+func (c *cohort) startMissingClaims(ctx context.Context) {
+	for c.missingClaims() > 0 {
 		w := c.queue.Front().Value.(*waiter)
-		request := w.request()
-		request.FenceAbove = c.floor
-		added = append(added, newClaim(c, w.Label, request))
-	}
-	c.claims = append(c.claims, added...)
-	return added
-}
-
-// startClaims starts claims. It must be called without Table.mu.
-func (c *cohort) startClaims(ctx context.Context, added []*claim) {
-	for _, cl := range added {
-		c.table.notifier.register(cl)
-		cl.start(ctx, true)
+		request := w.Claim
+		request.Owner, request.FenceAbove = c.table.NewOwner(request.Limit), c.floor
+		cl := newClaim(c, w.Label, request)
+		cl.signals.put(acquireNow)
+		cl.start(ctx)
 	}
 }
 
@@ -340,19 +319,18 @@ func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {
 		c.reserved--
 		if w != nil {
 			c.insert(w)
+		} else {
+			cl.signals.put(acquireNow)
 		}
 		if wanted = c.missingClaims() > 0; wanted {
-			c.claims = append(c.claims, cl)
+			cl.start(ctx)
 		} else {
 			c.countLeaving(cl)
 		}
 	})
 	if !wanted {
 		cl.undo(ctx)
-		return
 	}
-	c.table.notifier.register(cl)
-	cl.start(ctx, w == nil)
 }
 
 // insert puts a caller whose own claim has to wait into the queue, before the callers that came later.

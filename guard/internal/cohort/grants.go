@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
@@ -22,17 +21,13 @@ type grant struct {
 	check   *sharedCheck // the latest, see Hold.confirm; may be nil
 }
 
-func (c *cohort) newGrant(request guardstore.Claim, r guardstore.ClaimReply, sent clock.Instant, tombstone bool) *grant {
-	return &grant{Grant: c.table.watchdog.NewGrant(request, r, sent, tombstone)}
-}
-
-// admitFirst is for a caller whose own claim was granted. It takes Table.mu.
-func (c *cohort) admitFirst(ctx context.Context, w *waiter, g *grant) (got result) {
-	c.change(ctx, func() {
-		c.reserved--
-		got = c.give(g, w, g.Fence, false)
-		c.addGrant(g)
-	})
+// admitFirst is for a caller whose own claim was granted: the grant takes the room that join kept. It takes Table.mu.
+func (c *cohort) admitFirst(w *waiter, g *grant) result {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	c.reserved--
+	got := c.give(g, w, g.Fence, false)
+	c.addGrant(g)
 	return got
 }
 
@@ -83,7 +78,7 @@ func (c *cohort) giveNext(g *grant, fence uint64, local bool) {
 // joinGrant gives a reader the grant that other readers have, while that grant is new. So a writer that
 // waits in the store waits no longer than the window and the longest read.
 func (c *cohort) joinGrant(w *waiter) bool {
-	if c.room.callers == 1 || len(c.grants) == 0 {
+	if len(c.grants) == 0 {
 		return false
 	}
 	g := c.grants[len(c.grants)-1]

@@ -46,9 +46,6 @@ type Hold struct {
 	waits       bool
 }
 
-// Shared returns whether other callers may have the grant at the same time.
-func (h *Hold) Shared() bool { return h.cohort.room.callers > 1 }
-
 // Waiting returns how many callers of this process wait for the key as this hold has it.
 func (h *Hold) Waiting() int {
 	t := h.cohort.table
@@ -66,14 +63,6 @@ func (h *Hold) Watch(holder watchdog.Holder, maxHold, minHold time.Duration) {
 
 // Unused notes that no work ran: MinHold and the record do not apply.
 func (h *Hold) Unused() { h.used, h.MinHold = false, 0 }
-
-// SetDepth sets how many calls are open under the hold. The next Check, or renewal, writes it to the
-// store. A grant that several callers have counts as one for all of them.
-func (h *Hold) SetDepth(n int) {
-	if !h.Shared() {
-		h.grant.SetDepth(n)
-	}
-}
 
 // Check asks the store whether it knows of the hold, and moves no expiry. If not, the hold is
 // ended, and the error is the reason; if there is no answer, it is a *retry.Error with that op.
@@ -120,7 +109,7 @@ func (h *Hold) PassOn() {
 // hold was lost, or a *retry.Error if the store did not answer in time. A release that was not answered is
 // repeated asynchronously, until the grant's deadline.
 func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err error) {
-	if h.used && h.Shared() {
+	if h.used && h.cohort.room.callers > 1 {
 		err = h.confirm(ctx, p)
 	}
 	if !h.transferred {

@@ -78,22 +78,14 @@ type result struct {
 	err   error // ErrBusy (waiter.seen has the holder), a *RecordedError, or why there is no answer
 }
 
-// request makes a claim for the caller.
-func (w *waiter) request() guardstore.Claim {
-	c := w.Claim
-	c.Owner = w.table.NewOwner(c.Limit)
-	return c
-}
-
 // acquire joins the callers of this process that want the key, and waits for a result.
 func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 	for ctx.Err() == nil {
 		w.seen, w.asks = State{}, false
 		var got result
-		if c, first, added := w.table.join(w); first {
+		if c, first := w.table.join(ctx, w); first {
 			got = w.ask(ctx, c)
 		} else {
-			c.startClaims(ctx, added)
 			got = w.wait(ctx, c)
 		}
 		if got.err == ErrBusy { //nolint:errorlint // it comes bare
@@ -123,8 +115,8 @@ func (w *waiter) noteBusy() {
 
 // ask sends the claim of the first caller. If the claim has to wait, it serves the callers in the queue.
 func (w *waiter) ask(ctx context.Context, c *cohort) result {
-	t, request := w.table, w.request()
-	request.Queue = w.Waits
+	t, request := w.table, w.Claim
+	request.Owner, request.Queue = t.NewOwner(request.Limit), w.Waits
 	request.Unsubscribed = w.Waits && !t.notifier.subscribed.Load() // a free key needs no messages
 	missed, answered := t.notifier.missed.Load(), false
 	defer func() {
@@ -138,7 +130,7 @@ func (w *waiter) ask(ctx context.Context, c *cohort) result {
 	answered = true
 	reply := a.Reply
 	if err == nil && reply.Status == guardstore.ClaimHeld {
-		return c.admitFirst(ctx, w, c.newGrant(request, reply, a.Sent, a.InDoubt))
+		return c.admitFirst(w, &grant{Grant: t.watchdog.NewGrant(request, reply, a.Sent, a.InDoubt)})
 	}
 	cl := newClaim(c, w.Label, request)
 	cl.missed = missed

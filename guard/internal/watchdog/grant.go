@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,13 +37,12 @@ type Grant struct {
 	one       [1]Holder     // memory for them: nearly always there is one
 	metadata  string        // of the first work under it
 	deadline  clock.Instant // until when the grant is certain
-	holdUntil clock.Instant // MaxHold; 0 = none
+	holdUntil clock.Instant // MaxHold of the present holder; 0 = none
 	renewAt   clock.Instant // when it is due
 	renewing  bool
 	lastErr   error
 	cause     error         // why it ended, for good; nil if that is not known
 	ended     clock.Instant // when the latest work under it ended; 0 = there was none
-	index     int           // in the heap; -1 = not watched
 }
 
 // Holder is the work under a grant. It is notified of what becomes of the grant.
@@ -63,7 +61,7 @@ func (w *Watchdog) NewGrant(c guardstore.Claim, r guardstore.ClaimReply, sent cl
 	}
 	return Grant{
 		Claim: c, Fence: r.Fence, FenceAhead: r.FenceAhead, Earlier: r.Earlier, Tombstone: tombstone, Begun: clock.Now(),
-		watchdog: w, deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3), index: -1,
+		watchdog: w, deadline: trustedUntil(sent, c.TTL), renewAt: sent.Add(c.TTL / 3),
 	}
 }
 
@@ -73,7 +71,7 @@ func trustedUntil(sent clock.Instant, ttl time.Duration) clock.Instant {
 	return sent.Add(ttl - ttl/10 - 2*time.Millisecond)
 }
 
-// SetDepth sets the hash counter. The next renewal writes it to the store.
+// SetDepth sets how many calls are open under the grant. The next renewal writes it to the store.
 func (t *Grant) SetDepth(depth int) { t.depth.Store(int64(depth)) }
 
 // Watch renews a grant for a holder, which may be one of several. If the grant has ended, Watch notifies
@@ -81,23 +79,19 @@ func (t *Grant) SetDepth(depth int) { t.depth.Store(int64(depth)) }
 func (t *Grant) Watch(h Holder, maxHold time.Duration, metadata string) {
 	w := t.watchdog
 	w.mu.Lock()
-	cause, late := t.cause, false
+	cause := t.cause
 	if cause == nil {
-		if t.index < 0 {
-			t.metadata, t.holdUntil, t.renewing, t.holders = metadata, 0, false, t.one[:0]
+		if !w.grants[t] {
+			t.metadata, t.renewing, t.holders = metadata, false, t.one[:0]
 			if maxHold > 0 {
 				t.holdUntil = clock.Now().Add(min(maxHold, clock.Forever))
 			}
-			heap.Push(&w.grants, t)
-			w.used = true
-			late = t.next() < w.asleep
+			w.grants[t] = true
+			w.poke(t)
 		}
 		t.holders = append(t.holders, h)
 	}
 	w.mu.Unlock()
-	if late {
-		w.poke()
-	}
 	if cause != nil && h.Cancel(cause) {
 		h.ReportLoss()
 	}
@@ -108,10 +102,9 @@ func (t *Grant) EndAt(until clock.Instant) {
 	w := t.watchdog
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t.index >= 0 {
+	if w.grants[t] {
 		t.holdUntil = until
-		heap.Fix(&w.grants, t.index)
-		w.poke()
+		w.poke(t)
 	}
 }
 
@@ -127,13 +120,13 @@ func (t *Grant) Drop(h Holder) (cause error) {
 		t.holders = slices.Delete(t.holders, i, i+1)
 	}
 	if len(t.holders) == 0 {
-		t.ended = at
-		w.finish(t, cause)
+		t.ended, t.holdUntil, t.cause = at, 0, cause
+		delete(w.grants, t)
 	}
 	return cause
 }
 
-// Err returns the reason if the grant has ended. It looks at the clock if the grant is watched.
+// Err returns the reason if the grant has ended. It looks at the clock.
 func (t *Grant) Err() error {
 	t.watchdog.mu.Lock()
 	defer t.watchdog.mu.Unlock()
@@ -159,9 +152,8 @@ func (t *Grant) End(cause error) {
 	var lost losses
 	w := t.watchdog
 	w.mu.Lock()
-	if t.index >= 0 {
-		w.finish(t, cause)
-		lost.add(t)
+	if w.grants[t] {
+		w.end(t, cause, &lost)
 	} else if t.cause == nil {
 		t.cause = cause
 	}
@@ -179,11 +171,14 @@ func (t *Grant) Request() guardstore.Grant {
 }
 
 // request needs Watchdog.mu. The depth is 1 at least, also before and after the work: the store has a hold of depth 0
-// for a MinHold.
+// for a MinHold. Readers that have one grant count as one.
 func (t *Grant) request() guardstore.Grant {
 	request := guardstore.Grant{
 		Key: t.Claim.Key, Owner: t.Claim.Owner, Fence: t.Fence,
-		TTL: t.Claim.TTL, Depth: max(1, int(t.depth.Load())), Metadata: t.metadata, Limit: t.Claim.Limit,
+		TTL: t.Claim.TTL, Depth: 1, Metadata: t.metadata, Limit: t.Claim.Limit,
+	}
+	if t.Claim.Limit != guardstore.Unlimited {
+		request.Depth = max(1, int(t.depth.Load()))
 	}
 	if t.Claim.Once != nil {
 		request.Keep = t.Claim.Once.Keep
@@ -208,15 +203,9 @@ func (t *Grant) slack() time.Duration { return min(t.Claim.TTL/60, pulse) }
 
 // endedBy returns why a grant has ended, or nil: the cause that ended it, or the clock. It needs Watchdog.mu.
 func (t *Grant) endedBy(at clock.Instant) error {
-	if t.index < 0 {
-		return t.cause
-	}
-	return t.expiredBy(at)
-}
-
-// expiredBy returns why a grant is expired at an instant, or nil. It needs Watchdog.mu.
-func (t *Grant) expiredBy(at clock.Instant) error {
 	switch {
+	case t.cause != nil:
+		return t.cause
 	case t.holdUntil > 0 && at >= t.holdUntil:
 		return ErrMaxHold
 	case at >= t.deadline && t.lastErr != nil:

@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"context"
 	"slices"
 	"time"
@@ -51,7 +50,7 @@ func (w *Watchdog) takeDue() (batch []*Grant, requests []guardstore.Grant, patie
 	for len(w.due) > 0 && len(batch) < batchSize {
 		t := w.due[0]
 		w.due = w.due[1:]
-		if t.index < 0 {
+		if !w.grants[t] {
 			continue
 		}
 		batch, requests = append(batch, t), append(requests, t.request())
@@ -74,7 +73,6 @@ func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience ti
 		notified[i] = w.renewed(t, sent, replies[i], &lost)
 	}
 	lost.report(w)
-	w.poke()
 	for i, holders := range notified {
 		for _, h := range holders {
 			h.Renewed(replies[i].Err)
@@ -87,7 +85,7 @@ func (w *Watchdog) send(batch []*Grant, requests []guardstore.Grant, patience ti
 func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply, lost *losses) []Holder {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t.index < 0 {
+	if !w.grants[t] {
 		return nil
 	}
 	at := clock.Now()
@@ -102,7 +100,7 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 			t.renewAt = t.renewAt.Add(ttl / 3) // from the schedule, not from now: no drift
 		}
 	}
-	cause := t.expiredBy(at) // too late, even for good news
+	cause := t.endedBy(at) // too late, even for good news
 	switch {
 	case cause != nil:
 	case r.Err == nil && !r.Held:
@@ -111,11 +109,10 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 		if r.Err == nil {
 			t.deadline = trustedUntil(sent, ttl)
 		}
-		heap.Fix(&w.grants, t.index)
+		w.poke(t)
 		return slices.Clone(t.holders)
 	}
-	w.finish(t, cause)
-	lost.add(t)
+	w.end(t, cause, lost)
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"sync"
 	"time"
 
@@ -20,15 +19,14 @@ const pulse = 250 * time.Millisecond
 type Watchdog struct {
 	Config
 
-	wake chan struct{} // one slot: look at the heap again
+	wake chan struct{} // one slot: look at the grants again
 	quit chan struct{}
 
 	mu      sync.Mutex
-	grants  grantHeap
-	asleep  clock.Instant // until when the goroutine sleeps
-	used    bool          // something was watched since it looked last
-	due     []*Grant      // to be sent
-	allAt   clock.Instant // when RenewAll had, or will have, all grants renewed
+	grants  map[*Grant]bool // that are watched
+	asleep  clock.Instant   // until when the goroutine sleeps
+	due     []*Grant        // to be sent
+	allAt   clock.Instant   // when RenewAll had, or will have, all grants renewed
 	senders int
 }
 
@@ -44,7 +42,7 @@ type Config struct {
 
 // New makes a Watchdog and starts it. Close ends it.
 func New(c Config) *Watchdog {
-	w := &Watchdog{Config: c, wake: make(chan struct{}, 1), quit: make(chan struct{})}
+	w := &Watchdog{Config: c, wake: make(chan struct{}, 1), quit: make(chan struct{}), grants: make(map[*Grant]bool)}
 	w.Tasks.Go(w.run)
 	return w
 }
@@ -60,18 +58,15 @@ const allEvery = time.Second
 // connection broke, or the store said that it is not what it was.
 func (w *Watchdog) RenewAll() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	at := clock.Now()
-	due := len(w.grants) > 0 && w.allAt <= at
-	if due {
-		w.allAt = max(at, w.allAt.Add(allEvery))
-		for _, t := range w.grants {
-			t.renewAt = min(t.renewAt, w.allAt)
-		}
-		heap.Init(&w.grants)
+	if len(w.grants) == 0 || w.allAt > at {
+		return
 	}
-	w.mu.Unlock()
-	if due {
-		w.poke()
+	w.allAt = max(at, w.allAt.Add(allEvery))
+	for t := range w.grants {
+		t.renewAt = min(t.renewAt, w.allAt)
+		w.poke(t)
 	}
 }
 
@@ -79,11 +74,8 @@ func (w *Watchdog) RenewAll() {
 func (w *Watchdog) EndAll(cause error) {
 	var lost losses
 	w.mu.Lock()
-	all := w.grants
-	w.grants = nil
-	for _, t := range all {
-		t.index, t.cause = -1, cause
-		lost.add(t)
+	for t := range w.grants {
+		w.end(t, cause, &lost)
 	}
 	w.mu.Unlock()
 	lost.report(w)
@@ -95,10 +87,12 @@ type losses struct {
 	causes  []error
 }
 
-// add needs Watchdog.mu.
-func (l *losses) add(t *Grant) {
+// end takes a grant off the watch, and adds its holders to lost. It needs w.mu.
+func (w *Watchdog) end(t *Grant, cause error, lost *losses) {
+	delete(w.grants, t)
+	t.cause = cause
 	for _, h := range t.holders {
-		l.holders, l.causes = append(l.holders, h), append(l.causes, t.cause)
+		lost.holders, lost.causes = append(lost.holders, h), append(lost.causes, cause)
 	}
 }
 
@@ -140,8 +134,8 @@ func (w *Watchdog) All() (all []Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := clock.Now()
-	for _, t := range w.grants {
-		if t.expiredBy(at) != nil {
+	for t := range w.grants {
+		if t.endedBy(at) != nil {
 			continue
 		}
 		for _, h := range t.holders {
@@ -151,15 +145,11 @@ func (w *Watchdog) All() (all []Held) {
 	return all
 }
 
-// finish takes a grant off the watch. It needs w.mu.
-func (w *Watchdog) finish(t *Grant, cause error) {
-	if t.index >= 0 {
-		heap.Remove(&w.grants, t.index)
-		t.cause = cause
+// poke wakes the goroutine if it sleeps for longer than it may for the sake of t. It needs w.mu.
+func (w *Watchdog) poke(t *Grant) {
+	if t.next() >= w.asleep {
+		return
 	}
-}
-
-func (w *Watchdog) poke() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -169,88 +159,46 @@ func (w *Watchdog) poke() {
 func (w *Watchdog) run() {
 	timer := time.NewTimer(pulse)
 	defer timer.Stop()
-	for {
-		w.look(timer)
+	for poked := true; ; {
+		w.look(timer, poked)
 		select {
 		case <-timer.C:
+			poked = false
 		case <-w.wake:
+			poked = true
 		case <-w.quit:
 			return
 		}
 	}
 }
 
-// look ends expired grants, gives due renewals to the senders, and sets the timer.
-func (w *Watchdog) look(timer *time.Timer) {
+// look ends expired grants, gives due renewals to the senders, and sets the timer. While locks come and go, the
+// goroutine looks now and then though nothing is held, so that not each of them has to wake it.
+func (w *Watchdog) look(timer *time.Timer, poked bool) {
 	var lost losses
 	w.mu.Lock()
 	at := clock.Now()
 	if len(w.grants) > 0 {
 		w.Awake(at)
 	}
-	for len(w.grants) > 0 {
-		t := w.grants[0]
-		if t.next() > at && (t.renewing || t.renewAt > at.Add(t.slack())) {
-			break
+	w.asleep = at.Add(pulse)
+	for t := range w.grants {
+		if cause := t.endedBy(at); cause != nil {
+			w.end(t, cause, &lost)
+			continue
 		}
-		if cause := t.expiredBy(at); cause != nil {
-			w.finish(t, cause)
-			lost.add(t)
-		} else {
+		if !t.renewing && t.renewAt <= at.Add(t.slack()) {
 			t.renewing = true
 			w.due = append(w.due, t)
-			heap.Fix(&w.grants, t.index)
 		}
+		w.asleep = min(w.asleep, t.next())
 	}
 	w.startSenders()
-	w.schedule(timer, at)
+	if len(w.grants) > 0 || poked {
+		timer.Reset(w.asleep.Sub(at))
+	} else {
+		w.asleep = clock.Never // until it is poked
+	}
 	w.mu.Unlock()
 	lost.report(w)
-}
-
-// schedule needs w.mu. While locks come and go, the goroutine is awake now and then even
-// when nothing is held, so that not each of them has to wake it.
-func (w *Watchdog) schedule(timer *time.Timer, at clock.Instant) {
-	used := w.used
-	w.used = false
-	switch {
-	case len(w.grants) > 0:
-		w.asleep = min(at.Add(pulse), w.grants[0].next())
-	case used:
-		w.asleep = at.Add(pulse)
-	default:
-		w.asleep = at.Add(clock.Forever)
-		timer.Stop()
-		return
-	}
-	timer.Reset(w.asleep.Sub(at))
-}
-
-// grantHeap orders grants by when the watchdog has to look at them (container/heap).
-type grantHeap []*Grant
-
-func (h grantHeap) Len() int           { return len(h) }
-func (h grantHeap) Less(i, j int) bool { return h[i].next() < h[j].next() }
-
-func (h grantHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push is for container/heap.
-func (h *grantHeap) Push(x any) {
-	t := x.(*Grant)
-	t.index = len(*h)
-	*h = append(*h, t)
-}
-
-// Pop is for container/heap.
-func (h *grantHeap) Pop() any {
-	old := *h
-	last := len(old) - 1
-	t := old[last]
-	old[last] = nil
-	*h = old[:last]
-	t.index = -1
-	return t
 }

@@ -209,7 +209,7 @@ func TestWatchdog_RenewAllBesideARenewalThatIsNotAnswered(t *testing.T) {
 	})
 }
 
-// Locks that come and go do not wake the watchdog each.
+// Locks that come and go do not wake the watchdog each, also not those that are gone before it looks.
 func TestWatchdog_ShortHoldsDoNotWakeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks, tasks := 0, task.NewGroup()
@@ -221,6 +221,18 @@ func TestWatchdog_ShortHoldsDoNotWakeIt(t *testing.T) {
 			require.NoError(t, g.Drop(h))
 		}
 		assert.LessOrEqual(t, looks, 6, "four times a second, and at the beginning")
+		pass(time.Second)
+		looks = 0
+		g, h := granted(w, "o", ttl), &holder{}
+		for range 2 {
+			g.Watch(h, 0, "")
+			require.NoError(t, g.Drop(h))
+			pass(0)
+		}
+		g.Watch(h, 0, "")
+		pass(0)
+		assert.Zero(t, looks, "the first hold was gone when it looked, and it is awake")
+		require.NoError(t, g.Drop(h))
 		w.Close()
 		<-tasks.Close()
 	})
