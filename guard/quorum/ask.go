@@ -35,7 +35,7 @@ func ask[T any](ctx context.Context, s *Store, call func(ctx context.Context, n 
 func askOne[T any](ctx context.Context, s *Store, i int, call func(ctx context.Context, n server, i int) (T, error)) answer[T] {
 	one, cancel := context.WithDeadline(context.WithoutCancel(ctx), s.until(ctx))
 	defer cancel()
-	reply, err := call(one, s.nodes[i], i) //nolint:contextcheck // it is ctx, without an end
+	reply, err := call(one, s.nodes[i], i)
 	return answer[T]{i, reply, err}
 }
 

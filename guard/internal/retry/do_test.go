@@ -231,7 +231,7 @@ func TestDo_EndsTheContextsOfItsAttempts(t *testing.T) {
 
 // lateTimer is a context whose end comes later than its deadline.
 type lateTimer struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context
 	at              time.Time
 	done            chan struct{}
 }

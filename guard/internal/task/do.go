@@ -19,7 +19,7 @@ func Do[T any](ctx context.Context, g *Group, fn func(ctx context.Context) (T, e
 		err error
 	}
 	result := make(chan outcome, 1)
-	run := func() { //nolint:contextcheck // it is ctx, without an end
+	run := func() {
 		defer end()
 		got, err := fn(detached)
 		result <- outcome{got, err}
