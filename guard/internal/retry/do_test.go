@@ -232,8 +232,8 @@ func TestDo_EndsTheContextsOfItsAttempts(t *testing.T) {
 // lateTimer is a context whose end comes later than its deadline.
 type lateTimer struct {
 	context.Context
-	at              time.Time
-	done            chan struct{}
+	at   time.Time
+	done chan struct{}
 }
 
 func (c lateTimer) Deadline() (time.Time, bool) { return c.at, true }
