@@ -30,7 +30,6 @@ var libraries = []string{ours, "redsync", "redislock", "rueidislock"}
 // library is a lock library, used as its documentation says, with renewal.
 type library interface {
 	lock(ctx context.Context, key string) (*lock, error) // ctx has a deadline
-	close()
 }
 
 // lock is a lock that is held.
@@ -54,11 +53,11 @@ func (t task) open() (library, error) {
 	switch t.Library {
 	case ours:
 		g, err := guard.New(client, guard.TTL(ttl))
-		return redlatchLibrary{client, g}, err
+		return redlatchLibrary{g}, err
 	case "redsync":
-		return redsyncLibrary{client, redsync.New(goredis.NewPool(client))}, nil
+		return redsyncLibrary{redsync.New(goredis.NewPool(client))}, nil
 	case "redislock":
-		return redislockLibrary{client, redislock.New(client)}, nil
+		return redislockLibrary{redislock.New(client)}, nil
 	}
 	return nil, errors.Join(fmt.Errorf("unknown library %q, have %v", t.Library, libraries), client.Close())
 }
@@ -74,10 +73,7 @@ func keyOf(library, key string) string {
 	return key
 }
 
-type redlatchLibrary struct {
-	client *redis.Client
-	g      *guard.Guard
-}
+type redlatchLibrary struct{ g *guard.Guard }
 
 func (l redlatchLibrary) lock(ctx context.Context, key string) (*lock, error) {
 	lease, err := l.g.Acquire(ctx, guard.Key(key))
@@ -85,11 +81,6 @@ func (l redlatchLibrary) lock(ctx context.Context, key string) (*lock, error) {
 		return nil, err
 	}
 	return &lock{lease.Context(), lease.Fence(), func() error { return lease.Release(context.Background()) }}, nil
-}
-
-func (l redlatchLibrary) close() {
-	_ = l.g.Close()
-	_ = l.client.Close()
 }
 
 // renewing calls extend every third of the ttl, and ends the context that it returns when
@@ -114,10 +105,7 @@ func renewing(ctx context.Context, extend func(context.Context) error) (context.
 	return ctx, cancel
 }
 
-type redsyncLibrary struct {
-	client *redis.Client
-	rs     *redsync.Redsync
-}
+type redsyncLibrary struct{ rs *redsync.Redsync }
 
 // endless is the most tries that redsync takes: its default of 32 ends after 5 s.
 const endless = 1 << 30
@@ -141,12 +129,7 @@ func (l redsyncLibrary) lock(ctx context.Context, key string) (*lock, error) {
 	}}, nil
 }
 
-func (l redsyncLibrary) close() { _ = l.client.Close() }
-
-type redislockLibrary struct {
-	client *redis.Client
-	c      *redislock.Client
-}
+type redislockLibrary struct{ c *redislock.Client }
 
 func (l redislockLibrary) lock(ctx context.Context, key string) (*lock, error) {
 	held, err := l.c.Obtain(ctx, key, ttl, &redislock.Options{
@@ -161,8 +144,6 @@ func (l redislockLibrary) lock(ctx context.Context, key string) (*lock, error) {
 		return held.Release(context.Background())
 	}}, nil
 }
-
-func (l redislockLibrary) close() { _ = l.client.Close() }
 
 type rueidislockLibrary struct{ l rueidislock.Locker }
 
@@ -188,8 +169,6 @@ func (l rueidislockLibrary) lock(ctx context.Context, key string) (*lock, error)
 		return nil
 	}}, nil
 }
-
-func (l rueidislockLibrary) close() { l.l.Close() }
 
 // named are the errors that the library documents for callers.
 var named = []struct {
