@@ -455,7 +455,7 @@ func (p *play) ghostStays() bool {
 	if p.ghost == "" || !p.k.walks && !p.k.heads {
 		return p.ghost != ""
 	}
-	first := slices.IndexFunc(p.claims[:], func(is known) bool { return is.place > 0 && p.placeOf(is.place)+1 == p.before.Queue[p.dead()] })
+	first := slices.IndexFunc(p.claims[:], func(is entry) bool { return is.place > 0 && p.placeOf(is.place)+1 == p.before.Queue[p.dead()] })
 	return p.second && p.k.claims[first].queued
 }
 

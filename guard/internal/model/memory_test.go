@@ -68,7 +68,7 @@ func (p *play) fenceIn(v uint8) uint64 { return uint64(p.fenceOf(v)) }
 func sleepUntil(at int64) { time.Sleep(time.Until(time.UnixMicro(at))) }
 
 // claimed are the claims of which something is so, the lowest by a value first.
-func (p *play) claimed(by func(is known) uint8) (some []owner) {
+func (p *play) claimed(by func(is entry) uint8) (some []owner) {
 	for o := range owner(owners) {
 		if by(p.claims[o]) > 0 {
 			some = append(some, o)
@@ -87,7 +87,7 @@ func (p *play) bringAbout(t *testing.T, m *modeltest.Memory) bool {
 			m.GiveBack(t, guardstore.Release{TTL: ttl, Owner: p.name(o), Tombstone: true, Limit: limitOf(is.mode)})
 		}
 	}
-	holders, waiting := p.claimed(func(is known) uint8 { return is.noted }), p.claimed(func(is known) uint8 { return is.place })
+	holders, waiting := p.claimed(func(is entry) uint8 { return is.noted }), p.claimed(func(is entry) uint8 { return is.place })
 	if len(holders) == 0 {
 		m.Ask(t, guardstore.Claim{Owner: before, TTL: time.Hour, FenceAbove: max(p.fenceIn(p.ahead), 1) - 1})
 		sleepUntil(p.at - map[bool]int64{true: 28_000_000, false: 14_000_000}[p.ghost == "stale"])

@@ -101,9 +101,22 @@ type instance struct {
 	high  bool // it did: it knows the high water
 }
 
+// entry is what Redis knows of a claim.
+type entry struct {
+	mode      mode
+	holds     bool
+	lapsed    bool  // it has expired, and the hash has it
+	outran    bool  // when its fence was minted, the clock was before it
+	revoked   bool  // no renewal or repeated claim may confirm the hold
+	noted     uint8 // its fence
+	place     uint8 // in the queue
+	tombstone bool
+	marked    bool // its place says that it has no subscription
+}
+
 // claim is one owner.
 type claim struct {
-	mode mode
+	entry
 
 	// The instance's side.
 	phase    phase
@@ -126,18 +139,10 @@ type claim struct {
 	lateRelease bool
 	lateRenew   bool
 
-	// Redis's side.
-	holds     bool
-	granted   bool  // and its owner has not asked yet
-	lapsed    bool  // it has expired, and the hash has it
-	noted     uint8 // its fence there
-	outran    bool  // when that was minted, the clock was before it
-	low       bool  // when that was minted, no process had told Redis of the high water, which is above it
-	revoked   bool  // no renewal or repeated claim may confirm the hold
-	queued    bool
-	place     uint8
-	marked    bool // its place says that it has no subscription
-	tombstone bool // has a tombstone
+	// Redis's side, besides the entry.
+	granted bool // and its owner has not asked yet
+	low     bool // when its fence was minted, no process had told Redis of the high water, which is above it
+	queued  bool
 }
 
 // phase is what an instance is doing with a claim.

@@ -64,7 +64,7 @@ func comes(m mode, direct bool) func(r *rules, s *state, o owner) bool {
 		case s.lines() && (in.dead || active != noOwner), c.phase != free, s.isFreeBefore(o):
 			return false
 		default:
-			*c, in.dead = claim{mode: m, phase: waiting, direct: direct}, false
+			*c, in.dead = claim{entry: entry{mode: m}, phase: waiting, direct: direct}, false
 		}
 		b.calls--
 		in.line++

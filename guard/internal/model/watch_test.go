@@ -34,21 +34,12 @@ type command struct {
 	careful bool // the clock may be below its fence
 }
 
-// known is what Redis knows of a claim. An owner that is not in it is the same as any other, so owners
+// call is a command on what it finds. An owner that Redis does not know is the same as any other, so owners
 // are numbered by what they do.
-type known struct {
-	mode                           mode
-	holds, lapsed, outran, revoked bool
-	noted, place                   uint8
-	tombstone                      bool
-	marked                         bool // its place says that it has no subscription
-}
-
-// call is a command on what it finds.
 type call struct {
 	now, ahead, fence uint8
 	resting           bool
-	claims            [owners]known
+	claims            [owners]entry
 	command
 }
 
@@ -75,7 +66,7 @@ func (w *watch) note(s *state, o owner, c command) {
 	raw := rawCall{call{now: s.now, ahead: s.ahead, fence: s.fence, resting: s.resting, command: c}, o}
 	for i := range s.claims {
 		c := &s.claims[i]
-		k := known{c.mode, c.holds, c.lapsed, c.outran, c.revoked, c.noted, c.place, c.tombstone, c.marked}
+		k := c.entry
 		if !c.queued {
 			k.place, k.marked = 0, false
 		}
@@ -83,7 +74,7 @@ func (w *watch) note(s *state, o owner, c command) {
 			k.place, k.marked, k.tombstone = 0, false, false
 		}
 		if owner(i) != o && !k.holds && k.place == 0 && !k.tombstone {
-			k = known{}
+			k = entry{}
 		}
 		raw.claims[i] = k
 	}
@@ -99,12 +90,12 @@ func (raw rawCall) canonical() call {
 	c := raw.call
 	self := c.claims[raw.of]
 	others := slices.Delete(slices.Clone(c.claims[:]), int(raw.of), int(raw.of)+1)
-	kind := func(k known) uint64 {
+	kind := func(k entry) uint64 {
 		flags := uint8(bits(k.marked, k.holds, k.lapsed, k.tombstone, k.outran, k.revoked))
 		return modeltest.Pack(k.place, k.noted, uint8(k.mode), flags)
 	}
-	slices.SortFunc(others, func(a, b known) int { return cmp.Compare(kind(b), kind(a)) })
-	c.claims = [owners]known(append([]known{self}, others...))
+	slices.SortFunc(others, func(a, b entry) int { return cmp.Compare(kind(b), kind(a)) })
+	c.claims = [owners]entry(append([]entry{self}, others...))
 
 	fences := []*uint8{&c.now, &c.ahead, &c.fence, &c.command.fence, &c.floor}
 	places := []*uint8{&c.place}
@@ -144,10 +135,7 @@ func (c call) near() call {
 func (r *rules) outcome(c call, cruft, ghosts bool) script {
 	s := &state{now: c.now, ahead: c.ahead, fence: c.fence, resting: c.resting, cruft: cruft, ghosts: ghosts}
 	for i, is := range c.claims {
-		s.claims[i] = claim{
-			mode: is.mode, holds: is.holds, lapsed: is.lapsed, outran: is.outran, revoked: is.revoked, noted: is.noted,
-			queued: is.place > 0, place: is.place, marked: is.marked, tombstone: is.tombstone,
-		}
+		s.claims[i] = claim{entry: is, queued: is.place > 0}
 	}
 	self := &s.claims[0]
 	s.instances[0].mute = c.unsubscribed
