@@ -182,7 +182,7 @@ func TestNode_ReleaseNotifiesTheList(t *testing.T) {
 			assert.Equal(s, guardstore.ReleaseRevoked, s.release("x-1~1", 0).Status)
 		}, true, "b-1"},
 		"a round that failed":              {"a-1 b-1", func(s *oneServer) { s.rollback("x-1~1", false, true) }, true, "b-1"},
-		"a round that notifies nobody":     {"a-1 b-1", func(s *oneServer) { s.rollback("x-1~1", false, false) }, false, "a-1 b-1"},
+		"a round that notifies no claim":   {"a-1 b-1", func(s *oneServer) { s.rollback("x-1~1", false, false) }, false, "a-1 b-1"},
 		"a claim that does not listen":     {"dead-1 a-1 gone-1 b-1", func(s *oneServer) { s.release("x-1~1", 0) }, true, "b-1"},
 		"a claim that never held":          {"a-1 b-1 c-1", func(s *oneServer) { s.release("a-1", 0) }, false, "b-1 c-1"},
 		"a hold whose MinHold is not over": {"a-1 b-1 x-1", func(s *oneServer) { s.release("x-1~1", time.Minute) }, false, "a-1 b-1"},
@@ -209,7 +209,7 @@ func TestNode_ReleaseNotifiesTheList(t *testing.T) {
 	}
 }
 
-// A rollback takes back one's own, and leaves that of others. Without need it leaves nothing.
+// A rollback takes back what its owner got, and nothing of other owners. Without need it leaves nothing.
 func TestNode_Rollback(t *testing.T) {
 	s := newServer(t)
 	s.rollback("z-1~1", false, true)

@@ -171,7 +171,7 @@ func (h *hold) work(ctx context.Context, l *guard.Lease) {
 	if h.lease.Trusting {
 		rest(h.duration, ctx.Done())
 	}
-	for begun := time.Now(); !h.lease.Trusting && time.Since(begun) < h.duration && (h.believe() || h.stubborn); h.send() {
+	for begun := time.Now(); !h.lease.Trusting && time.Since(begun) < h.duration && h.believe(); h.send() {
 		rest(5*time.Millisecond, nil)
 	}
 }
@@ -251,7 +251,6 @@ type plan struct {
 	timeout  time.Duration // of the context; 0 = none
 	cancel   time.Duration // cancel it after that; 0 = never
 	duration time.Duration // of the work
-	stubborn bool          // it works on after a loss
 }
 
 func (c *caller) draw() (p plan) {
@@ -317,8 +316,7 @@ func (p *plan) drawWork(rng *rand.Rand) {
 	case n < 985:
 		p.duration = upTo(rng, ttl)
 	default:
-		p.duration, p.stubborn = ttl+upTo(rng, ttl), n >= 993
-		p.lease.Trusting = p.lease.Trusting && !p.stubborn
+		p.duration = ttl + upTo(rng, ttl)
 	}
 	p.manual = chance(rng, 20)
 	if chance(rng, 25) {

@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"cmp"
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func clockAhead(by time.Duration, until int64) clocks {
 
 func recordsOf(leases []lease) (holds []*record) {
 	for i, l := range leases {
-		holds = append(holds, &record{lease: l, name: leaseName{1, int64(i + 1)}, process: &process{}})
+		holds = append(holds, &record{lease: l, name: fmt.Sprint(i + 1), process: &process{}})
 	}
 	return holds
 }

@@ -8,25 +8,17 @@ import (
 // witness keeps the history of the holds. It listens to the workers alone, and knows nothing of Redis.
 type witness struct {
 	mu       sync.Mutex
-	open     map[leaseName]*record
+	open     map[string]*record   // by name
 	history  map[string][]*record // by key, in the order of entering
 	wrong    []string
 	calls    int
 	outcomes map[outcome]int
 }
 
-// leaseName names a lease among those of all processes.
-type leaseName struct {
-	process int
-	id      int64
-}
-
-func (n leaseName) String() string { return fmt.Sprintf("%d/%d", n.process, n.id) }
-
 // record is a lease in the history.
 type record struct {
 	lease
-	name    leaseName
+	name    string // unique among those of all processes
 	process *process
 
 	// What the judge found out.
@@ -35,7 +27,7 @@ type record struct {
 }
 
 func newWitness() *witness {
-	return &witness{open: make(map[leaseName]*record), history: make(map[string][]*record), outcomes: make(map[outcome]int)}
+	return &witness{open: make(map[string]*record), history: make(map[string][]*record), outcomes: make(map[outcome]int)}
 }
 
 // receive takes in an event of a worker.
@@ -60,7 +52,7 @@ func (w *witness) receive(p *process, e event) {
 
 // update makes what a worker knows of a lease known here.
 func (w *witness) update(p *process, l lease) *record {
-	name := leaseName{p.number, l.ID}
+	name := fmt.Sprintf("%d/%d", p.number, l.ID)
 	r := w.open[name]
 	if r == nil {
 		r = &record{name: name, process: p}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/guard"
@@ -74,7 +75,7 @@ type worker struct {
 func runWorker(text string) int {
 	w := &worker{stop: make(chan struct{}), out: json.NewEncoder(os.Stdout)}
 	err := json.Unmarshal([]byte(text), &w.order)
-	redis.SetLogger(mute{})
+	logging.Disable() // connections break all the time
 	go w.listen()
 	before := goleak.IgnoreCurrent()
 	var closeClients func()
@@ -193,11 +194,6 @@ type observer struct{ guard.NopObserver }
 func (observer) WaitEnd(ctx context.Context, _ guard.Lock, r guard.WaitResult) {
 	ctx.Value(holdKey{}).(*hold).lease.Local = r.Local
 }
-
-// mute keeps go-redis from logging that its connections break.
-type mute struct{}
-
-func (mute) Printf(context.Context, string, ...any) {}
 
 // noteOwner notes the id that all owners of the worker's Guard begin with.
 func (w *worker) noteOwner(owner string) {
