@@ -19,8 +19,7 @@ var limitContract = []contractRow{
 	{"as many get in as the limit says", (*storeTest).limitCounts},
 	{"the strictest one inside rules", (*storeTest).limitStrictest},
 	{"an exclusive lock is alone", (*storeTest).limitExclusive},
-	{"each hold has a ttl of its own", (*storeTest).limitLapse},
-	{"a renewal revives no hold", (*storeTest).limitNotRevived},
+	{"each hold has a ttl of its own, and a renewal revives none", (*storeTest).limitLapse},
 	{"asking again confirms the hold", (*storeTest).limitAgain},
 	{"fences grow, of readers and of writers", (*storeTest).limitFences},
 	{"a release that runs twice frees one", (*storeTest).limitReleaseTwice},
@@ -32,40 +31,11 @@ var limitContract = []contractRow{
 	{"an exclusive claim does not wait for the dead", (*storeTest).limitDeadHolders},
 }
 
-// limited is a claim with a limit. Its instance is the part of the name before the '-', or
-// all of it.
+// limited is a claim with a limit.
 func (s *storeTest) limited(instance string, number uint64, limit guardstore.Limit) guardstore.Claim {
-	owner := guardstore.NewOwner(instance, limit, number)
-	return guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL, Metadata: "of " + owner, Limit: limit}
-}
-
-func (s *storeTest) asks(c guardstore.Claim) guardstore.ClaimReply {
-	s.Helper()
-	r, err := s.store.Acquire(s.Context(), c)
-	s.check(err == nil, "acquire of %s: %v", c.Owner, err)
-	return r
-}
-
-// gets asks for a claim that has to get in.
-func (s *storeTest) gets(c guardstore.Claim) guardstore.Grant {
-	s.Helper()
-	r := s.asks(c)
-	s.check(r.Status == guardstore.ClaimHeld, "%s: %+v, want held", c.Owner, r)
-	return guardstore.Grant{Key: c.Key, Owner: c.Owner, Fence: r.Fence, TTL: c.TTL, Depth: 1, Limit: c.Limit, Metadata: c.Metadata}
-}
-
-// getsInTime is gets for a claim that gets in once others have left.
-func (s *storeTest) getsInTime(c guardstore.Claim) guardstore.Grant {
-	s.Helper()
-	for end := time.Now().Add(grantTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		r := s.asks(c)
-		if r.Status == guardstore.ClaimHeld {
-			return guardstore.Grant{Key: c.Key, Owner: c.Owner, Fence: r.Fence, TTL: c.TTL, Depth: 1, Limit: c.Limit}
-		}
-		c.Ticket = r.Ticket
-	}
-	s.Fatalf("%s does not get in", c.Owner)
-	return guardstore.Grant{}
+	c := s.claim(guardstore.NewOwner(instance, limit, number))
+	c.Limit = limit
+	return c
 }
 
 // anyLimit is for claims that any limit may keep out, such as that of a holder which has left just now.
@@ -79,16 +49,6 @@ func (s *storeTest) isKeptOut(c guardstore.Claim, limit guardstore.Limit) guards
 	return r
 }
 
-func (s *storeTest) leaves(g guardstore.Grant, want guardstore.ReleaseStatus) {
-	s.Helper()
-	r, err := s.store.Release(s.Context(), guardstore.Release{
-		Key: g.Key, Owner: g.Owner, Fence: g.Fence, TTL: contractTTL, Limit: g.Limit,
-	})
-	s.check(err == nil && r.Status == want, "release of %s: %+v, %v, want %d", g.Owner, r, err, want)
-}
-
-func queued(c guardstore.Claim) guardstore.Claim { c.Queue = true; return c }
-
 func (s *storeTest) limitCounts() {
 	a := s.gets(s.limited("a", 1, 3))
 	s.gets(s.limited("b", 1, 3))
@@ -96,7 +56,7 @@ func (s *storeTest) limitCounts() {
 	r := s.isKeptOut(s.limited("c", 1, 3), 3)
 	s.check(r.Remaining > contractTTL-5*time.Second && r.Remaining <= contractTTL, "remaining %v", r.Remaining)
 	s.check(r.Holder == "of "+guardstore.NewOwner("a", 3, 1), "holder %q", r.Holder)
-	s.leaves(a, guardstore.ReleaseDone)
+	s.leaves(a)
 	s.gets(s.limited("c", 1, 3))
 	s.isKeptOut(s.limited("d", 1, 3), 3)
 	s.isKeptOut(s.limited("d", 2, guardstore.Unlimited), 3)
@@ -107,11 +67,11 @@ func (s *storeTest) limitStrictest() {
 	two := s.gets(s.limited("b", 1, 2))
 	s.isKeptOut(s.limited("c", 1, 5), 2)
 	s.isKeptOut(s.limited("c", 2, guardstore.Unlimited), 2)
-	s.leaves(two, guardstore.ReleaseDone)
+	s.leaves(two)
 	s.gets(s.limited("c", 3, 5))
 	s.isKeptOut(s.limited("b", 2, 2), anyLimit)
 	s.gets(s.limited("c", 4, guardstore.Unlimited))
-	s.leaves(five, guardstore.ReleaseDone)
+	s.leaves(five)
 	s.isKeptOut(s.limited("b", 3, 2), anyLimit)
 }
 
@@ -119,12 +79,12 @@ func (s *storeTest) limitExclusive() {
 	x := s.gets(s.limited("x", 1, guardstore.Exclusive))
 	s.isKeptOut(s.limited("a", 1, guardstore.Unlimited), 0)
 	s.isKeptOut(s.limited("a", 2, 3), 0)
-	s.leaves(x, guardstore.ReleaseDone)
+	s.leaves(x)
 	a, b := s.gets(s.limited("a", 3, guardstore.Unlimited)), s.gets(s.limited("b", 1, guardstore.Unlimited))
 	s.isKeptOut(s.limited("x", 2, guardstore.Exclusive), 0)
-	s.leaves(a, guardstore.ReleaseDone)
+	s.leaves(a)
 	s.isKeptOut(s.limited("x", 2, 0), 0)
-	s.leaves(b, guardstore.ReleaseDone)
+	s.leaves(b)
 	s.gets(s.limited("x", 2, guardstore.Exclusive))
 }
 
@@ -138,22 +98,12 @@ func (s *storeTest) limitLapse() {
 	s.renewed(a, false)
 	c := s.gets(s.limited("c", 1, 2))
 	s.renewed(a, false)
-	s.leaves(a, guardstore.ReleaseLost)
+	s.release(a, false, guardstore.ReleaseLost)
 	s.renewed(b, true)
 	s.renewed(c, true)
-	s.isKeptOut(s.limited("d", 1, 2), 2)
-}
-
-func (s *storeTest) limitNotRevived() {
-	short := s.limited("a", 1, 2)
-	short.TTL = 100 * time.Millisecond
-	a := s.gets(short)
-	b := s.gets(s.limited("b", 1, 2))
-	time.Sleep(short.TTL + 10*time.Millisecond)
-	s.renewed(a, false)
-	a.Fence, b.Fence = b.Fence, b.Fence+1
+	b.Fence = c.Fence
 	s.renewed(b, false)
-	s.gets(s.limited("c", 1, 2))
+	s.isKeptOut(s.limited("d", 1, 2), 2)
 }
 
 func (s *storeTest) limitAgain() {
@@ -168,7 +118,7 @@ func (s *storeTest) limitAgain() {
 	third := s.gets(c)
 	s.check(third.Fence > c.FenceAbove, "fence %d, want more than %d", third.Fence, c.FenceAbove)
 	s.setDepth(third, 2, true)
-	s.leaves(third, guardstore.ReleaseDone)
+	s.leaves(third)
 	s.setDepth(third, 2, false)
 }
 
@@ -182,19 +132,18 @@ func (s *storeTest) limitFences() {
 		return g
 	}
 	for i := range uint64(3) {
-		s.leaves(next(s.limited("x", i, guardstore.Exclusive)), guardstore.ReleaseDone)
+		s.leaves(next(s.limited("x", i, guardstore.Exclusive)))
 		a := next(s.limited("a", i, guardstore.Unlimited))
 		b := next(s.limited("b", i, 3))
-		s.leaves(b, guardstore.ReleaseDone)
-		s.leaves(a, guardstore.ReleaseDone)
+		s.leaves(b)
+		s.leaves(a)
 	}
 }
 
 func (s *storeTest) limitReleaseTwice() {
 	a, b := s.gets(s.limited("a", 1, 2)), s.gets(s.limited("b", 1, 2))
-	s.leaves(a, guardstore.ReleaseDone)
-	r, err := s.store.Release(s.Context(), guardstore.Release{Key: s.key, Owner: a.Owner, Fence: a.Fence, TTL: contractTTL, Limit: 2})
-	s.check(err == nil && r.Status != guardstore.ReleaseDone, "again: %+v, %v", r, err)
+	s.leaves(a)
+	s.again(guardstore.Release{Owner: a.Owner, Fence: a.Fence, Limit: 2})
 	s.renewed(b, true)
 	s.gets(s.limited("c", 1, 2))
 	s.isKeptOut(s.limited("d", 1, 2), 2)
@@ -203,12 +152,10 @@ func (s *storeTest) limitReleaseTwice() {
 func (s *storeTest) limitGivenUp() {
 	a, late := s.limited("a", 1, 2), s.limited("b", 1, 2)
 	grant := s.gets(a)
-	for _, owner := range []string{a.Owner, late.Owner} {
-		_, err := s.store.Release(s.Context(), guardstore.Release{Key: s.key, Owner: owner, TTL: contractTTL, Tombstone: true, Limit: 2})
-		s.check(err == nil, "release: %v", err)
-	}
-	s.check(s.asks(a).Status == guardstore.ClaimFinished, "it came back")
-	s.check(s.asks(queued(late)).Status == guardstore.ClaimFinished, "it came late")
+	s.releases(guardstore.Release{Owner: a.Owner, Tombstone: true, Limit: 2}, guardstore.ReleaseDone)
+	s.releases(guardstore.Release{Owner: late.Owner, Tombstone: true, Limit: 2}, guardstore.ReleaseLost)
+	s.finished(a)
+	s.finished(queued(late))
 	s.renewed(grant, false)
 	s.gets(s.limited("x", 1, guardstore.Exclusive))
 }
@@ -222,11 +169,11 @@ func (s *storeTest) limitWriterIsNotPassed() {
 	reader := queued(s.limited("b", 2, guardstore.Unlimited))
 	s.listen("b")
 	s.check(s.asks(reader).Ahead == 1, "it does not stand behind the writer")
-	s.leaves(a, guardstore.ReleaseDone)
+	s.leaves(a)
 	x.receives(guardstore.Notification{Owner: writer.Owner})
 	s.check(s.asks(reader).Status == guardstore.ClaimBusy, "the reader passed the writer")
-	s.leaves(s.gets(writer), guardstore.ReleaseDone)
-	s.getsInTime(reader)
+	s.leaves(s.gets(writer))
+	s.getsWithin(grantTime, reader)
 }
 
 func (s *storeTest) limitWriterLeaves() {
@@ -236,11 +183,10 @@ func (s *storeTest) limitWriterLeaves() {
 	s.listen("x")
 	s.asks(writer)
 	s.asks(reader)
-	r, err := s.store.Release(s.Context(), guardstore.Release{Key: s.key, Owner: writer.Owner, TTL: contractTTL, Tombstone: true})
-	s.check(err == nil && r.Status == guardstore.ReleaseLost, "release of a claim that waits: %+v, %v", r, err)
+	s.releases(guardstore.Release{Owner: writer.Owner, Tombstone: true}, guardstore.ReleaseLost)
 	b.receives(guardstore.Notification{Owner: reader.Owner})
-	s.leaves(s.gets(reader), guardstore.ReleaseDone)
-	s.leaves(a, guardstore.ReleaseDone)
+	s.leaves(s.gets(reader))
+	s.leaves(a)
 }
 
 func (s *storeTest) limitTogether() {
@@ -256,14 +202,14 @@ func (s *storeTest) limitTogether() {
 	}
 	writer := queued(s.limited("b", 9, guardstore.Exclusive))
 	s.asks(writer)
-	s.leaves(x, guardstore.ReleaseDone)
+	s.leaves(x)
 	a := s.gets(first)
 	for _, c := range others {
 		b.receives(guardstore.Notification{Owner: c.Owner})
-		s.leaves(s.gets(c), guardstore.ReleaseDone)
+		s.leaves(s.gets(c))
 	}
 	s.isKeptOut(writer, 0)
-	s.leaves(a, guardstore.ReleaseDone)
+	s.leaves(a)
 	s.gets(writer)
 }
 
@@ -271,7 +217,7 @@ func (s *storeTest) limitDeadFront() {
 	s.listen("b")
 	s.gets(s.limited("a", 1, guardstore.Unlimited))
 	s.asks(queued(s.limited("dead", 1, guardstore.Exclusive)))
-	s.getsInTime(queued(s.limited("b", 1, guardstore.Unlimited)))
+	s.getsWithin(grantTime, queued(s.limited("b", 1, guardstore.Unlimited)))
 }
 
 func (s *storeTest) limitDeadHolders() {
@@ -281,7 +227,7 @@ func (s *storeTest) limitDeadHolders() {
 		s.gets(c)
 	}
 	long := s.gets(s.limited("b", 1, guardstore.Unlimited))
-	s.leaves(long, guardstore.ReleaseDone)
+	s.leaves(long)
 	time.Sleep(110 * time.Millisecond)
 	s.gets(s.limited("x", 1, guardstore.Exclusive))
 }

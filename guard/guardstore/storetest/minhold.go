@@ -9,25 +9,9 @@ import (
 // MinHold's part of the contract.
 
 // releaseWith releases a hold with a MinHold.
-func (s *storeTest) releaseWith(t guardstore.Grant, least time.Duration, want guardstore.ReleaseStatus) guardstore.ReleaseReply {
+func (s *storeTest) releaseWith(g guardstore.Grant, least time.Duration, want guardstore.ReleaseStatus) guardstore.ReleaseReply {
 	s.Helper()
-	r, err := s.store.Release(s.Context(), guardstore.Release{
-		Key: t.Key, Owner: t.Owner, Fence: t.Fence, TTL: contractTTL, MinHold: least,
-	})
-	s.check(err == nil && r.Status == want, "release of %s: %+v, %v, want %d", t.Owner, r, err, want)
-	return r
-}
-
-// free waits until an owner gets the key, and gives its hold.
-func (s *storeTest) free(owner string, within time.Duration) guardstore.Grant {
-	s.Helper()
-	for end := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
-		r := s.acquire(owner, contractTTL)
-		if r.Status == guardstore.ClaimHeld {
-			return guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL, Depth: 1}
-		}
-		s.check(time.Now().Before(end), "%s: not free after %v", owner, within)
-	}
+	return s.releases(guardstore.Release{Owner: g.Owner, Fence: g.Fence, MinHold: least}, want)
 }
 
 // leftOfMinHold is the most that may be left of a MinHold of a second, 200 ms after the grant: some
@@ -55,21 +39,14 @@ func (s *storeTest) minHold() {
 	s.check(r.Remaining > 0 && r.Remaining <= leftOfMinHold, "%v are left", r.Remaining)
 	s.renewed(a, false)
 	s.setDepth(a, 2, false)
-	s.check(s.acquire("a", contractTTL).Status != guardstore.ClaimHeld, "a came back")
+	s.check(s.asks(s.claim("a")).Status != guardstore.ClaimHeld, "a came back")
 
-	b := s.free("b", contractTTL)
+	b := s.getsWithin(contractTTL, s.claim("b"))
 	took := time.Since(granted)
 	s.check(took >= 990*time.Millisecond, "free %v after the grant", took)
 	s.check(time.Since(released) < 3*time.Second, "kept for %v after the release", time.Since(released))
 	s.check(b.Fence > a.Fence, "fences %d and %d", a.Fence, b.Fence)
 	s.check(!s.busy("c").Done, "b is at work")
-}
-
-func (s *storeTest) minHoldOver() {
-	a := s.hold("a", contractTTL)
-	time.Sleep(150 * time.Millisecond)
-	s.check(!s.releaseWith(a, 100*time.Millisecond, guardstore.ReleaseDone).HeldOver, "held over")
-	s.hold("b", contractTTL)
 }
 
 func (s *storeTest) minHoldTwice() {
@@ -80,9 +57,8 @@ func (s *storeTest) minHoldTwice() {
 	s.releaseWith(a, time.Second, guardstore.ReleaseLost)
 	second := s.busy("b")
 	s.check(second.Done && second.Remaining <= first-100*time.Millisecond, "%v were left, and %v again", first, second.Remaining)
-	b := s.free("b", contractTTL)
-	late, err := s.store.Release(s.Context(), guardstore.Release{Key: a.Key, Owner: a.Owner, Fence: a.Fence, TTL: contractTTL, MinHold: time.Hour})
-	s.check(err == nil && late.Status != guardstore.ReleaseDone && !late.HeldOver, "%+v, %v", late, err)
+	b := s.getsWithin(contractTTL, s.claim("b"))
+	s.again(guardstore.Release{Owner: a.Owner, Fence: a.Fence, MinHold: time.Hour})
 	s.renewed(b, true)
 }
 
@@ -98,27 +74,31 @@ func (s *storeTest) minHoldLost() {
 }
 
 func (s *storeTest) minHoldAndTTL() {
+	over := s.hold("a", contractTTL)
+	time.Sleep(150 * time.Millisecond)
+	s.check(!s.releaseWith(over, 100*time.Millisecond, guardstore.ReleaseDone).HeldOver, "held over")
 	a := s.hold("a", 200*time.Millisecond)
 	s.releaseWith(a, time.Second, guardstore.ReleaseDone)
 	time.Sleep(300 * time.Millisecond)
 	s.check(s.busy("b").Done, "free after the ttl")
-	b := s.free("b", contractTTL)
+	b := s.getsWithin(contractTTL, s.claim("b"))
 	s.releaseWith(b, 100*time.Millisecond, guardstore.ReleaseDone)
-	if c := s.acquire("c", contractTTL); c.Done { // a quorum may be in the middle of its servers' ends
+	if c := s.asks(s.claim("c")); c.Done { // a quorum may be in the middle of its servers' ends
 		s.check(c.Remaining <= 100*time.Millisecond, "the ttl is left")
 	}
-	s.free("c", time.Second)
+	s.getsWithin(time.Second, s.claim("c"))
 }
 
 func (s *storeTest) minHoldAhead() {
 	floor := uint64(time.Now().Add(time.Hour).UnixMicro())
-	r, err := s.store.Acquire(s.Context(), guardstore.Claim{Key: s.key, Owner: "a", TTL: contractTTL, FenceAbove: floor})
-	s.check(err == nil && r.Status == guardstore.ClaimHeld && r.FenceAhead, "%+v, %v", r, err)
+	ahead := s.claim("a")
+	ahead.FenceAbove = floor
+	a := s.gets(ahead)
 	time.Sleep(200 * time.Millisecond)
-	s.releaseWith(guardstore.Grant{Key: s.key, Owner: "a", Fence: r.Fence}, time.Second, guardstore.ReleaseDone)
+	s.releaseWith(a, time.Second, guardstore.ReleaseDone)
 	left := s.busyAfter("b").Remaining
 	s.check(left > 0 && left <= leftOfMinHold, "%v are left", left)
-	s.check(s.free("b", 3*time.Second).Fence > r.Fence, "the fence fell")
+	s.check(s.getsWithin(3*time.Second, s.claim("b")).Fence > a.Fence, "the fence fell")
 }
 
 func (s *storeTest) minHoldQueue() {

@@ -20,26 +20,40 @@ var queueContract = []contractRow{
 	{"who waits has a place and keeps it", (*storeTest).places},
 	{"a release grants to the first in the queue", (*storeTest).grant},
 	{"a grant that is not taken up passes to the next claim", (*storeTest).grantNotTakenUp},
-	{"a release passes over a claim without a listener", (*storeTest).noListener},
+	{"a claim without a listener is passed over, after a release and after a crash", (*storeTest).noListener},
 	{"a claim without a subscription gets its turn while it asks", (*storeTest).unsubscribed},
-	{"a crash is no reason to wait for a claim without a listener", (*storeTest).noListenerAfterACrash},
 	{"who comes to be in front is notified", (*storeTest).front},
 	{"claims that wait get the key when a MinHold has ended, in order", (*storeTest).minHoldQueue},
-	{"a waiter that was given up is out", (*storeTest).waiterGivenUp},
-	{"a grant that was given up passes to the next claim", (*storeTest).grantGivenUp},
+	{"a claim that was given up, or its grant, is out", (*storeTest).givenUp},
 }
-
-// The queue's part of the contract. Owners are named for their instance: "a-1" is one of
-// instance "a".
 
 // grantTime is longer than it takes until a grant that its owner does not take has
 // gone to the next owner.
 const grantTime = contractTTL
 
+// listener is a guardstore.Listener that keeps its notifications.
+type listener struct {
+	s     *storeTest
+	wakes chan guardstore.Notification
+}
+
+func newListener(s *storeTest) *listener {
+	return &listener{s: s, wakes: make(chan guardstore.Notification, 100)}
+}
+
+func (e *listener) Notify(w guardstore.Notification) {
+	select {
+	case e.wakes <- w:
+	default: // more than any test reads
+	}
+}
+
+func (e *listener) Waiting() bool { return true }
+
 // listen begins to listen for an instance, and returns when messages flow.
 func (s *storeTest) listen(instance string) *listener {
 	s.Helper()
-	e := &listener{s: s, wakes: make(chan guardstore.Notification, 100)}
+	e := newListener(s)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() { s.store.Listen(ctx, instance, e) })
@@ -70,10 +84,9 @@ func (e *listener) receives(want guardstore.Notification) {
 // queue asks for the key and waits in the queue, at its place if it has one.
 func (s *storeTest) queue(owner string, place uint64) guardstore.ClaimReply {
 	s.Helper()
-	c := guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL, Metadata: "of " + owner, Queue: true, Ticket: place}
-	r, err := s.store.Acquire(s.Context(), c)
-	s.check(err == nil, "acquire: %v", err)
-	return r
+	c := queued(s.claim(owner))
+	c.Ticket = place
+	return s.asks(c)
 }
 
 // waits is queue for an owner that has to wait after a number of others.
@@ -87,28 +100,13 @@ func (s *storeTest) waits(owner string, place uint64, inFront int) guardstore.Cl
 // comes is queue for an owner that gets the lock.
 func (s *storeTest) comes(owner string) guardstore.Grant {
 	s.Helper()
-	r := s.queue(owner, 0)
-	s.check(r.Status == guardstore.ClaimHeld, "%s: %+v, want held", owner, r)
-	return guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL, Depth: 1}
+	return s.gets(queued(s.claim(owner)))
 }
 
 // comesInTime asks until the owner gets the lock.
-func (s *storeTest) comesInTime(owner string, place uint64) guardstore.Grant {
+func (s *storeTest) comesInTime(owner string) guardstore.Grant {
 	s.Helper()
-	for end := time.Now().Add(grantTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if r := s.queue(owner, place); r.Status == guardstore.ClaimHeld {
-			return guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL, Depth: 1}
-		}
-	}
-	s.Fatalf("%s is not granted the lock", owner)
-	return guardstore.Grant{}
-}
-
-// withdrawn is queue for an owner that has ended.
-func (s *storeTest) withdrawn(owner string) {
-	s.Helper()
-	r := s.queue(owner, 0)
-	s.check(r.Status == guardstore.ClaimFinished, "%s: %+v, want withdrawn", owner, r)
+	return s.getsWithin(grantTime, queued(s.claim(owner)))
 }
 
 func (s *storeTest) places() {
@@ -139,7 +137,7 @@ func (s *storeTest) grant() {
 	s.waits("a-1", 0, 0)
 	place := s.waits("b-1", 0, 1).Ticket
 	x.Fence += 1000 // as after local hand-overs
-	s.release(x, false, guardstore.ReleaseDone)
+	s.leaves(x)
 	a.receives(guardstore.Notification{Owner: "a-1"})
 	s.busy("n-1")
 	s.waits("b-1", place, 0)
@@ -149,11 +147,11 @@ func (s *storeTest) grant() {
 	r := s.waits("b-1", place, 0)
 	s.check(r.Remaining > contractTTL-5*time.Second && r.Holder == "of a-1", "not a full hold: %+v", r)
 	s.renewed(grant, true)
-	s.release(grant, false, guardstore.ReleaseDone)
+	s.leaves(grant)
 	b.receives(guardstore.Notification{Owner: "b-1"})
 	second := s.comes("b-1")
 	s.check(second.Fence > grant.Fence, "fence %d after %d", second.Fence, grant.Fence)
-	s.release(second, false, guardstore.ReleaseDone)
+	s.leaves(second)
 	s.hold("n-1", contractTTL)
 }
 
@@ -164,65 +162,31 @@ func (s *storeTest) grantNotTakenUp() {
 	x := s.hold("x-1", contractTTL)
 	place := s.waits("a-1", 0, 0).Ticket
 	s.waits("b-1", 0, 1)
-	s.release(x, false, guardstore.ReleaseDone)
+	s.leaves(x)
 	a.receives(guardstore.Notification{Owner: "a-1"})
-	b := s.comesInTime("b-1", 0)
+	b := s.comesInTime("b-1")
 	s.waits("c-1", 0, 0)
 	s.check(s.waits("a-1", place, 0).Ticket == place, "it lost its place")
 	s.waits("c-1", 0, 1)
-	s.release(b, false, guardstore.ReleaseDone)
+	s.leaves(b)
 	s.comes("a-1")
 }
 
 func (s *storeTest) unsubscribed() {
 	s.listen("a")
 	mute := guardstore.Claim{Key: s.key, Owner: "mute-1", TTL: contractTTL, Queue: true, Unsubscribed: true}
-	ask := func(want guardstore.ClaimStatus) uint64 {
-		r, err := s.store.Acquire(s.Context(), mute)
-		s.check(err == nil && r.Status == want, "%s: %+v, %v, want %d", mute.Owner, r, err, want)
-		return r.Fence
-	}
 	x := s.hold("x-1", contractTTL)
-	ask(guardstore.ClaimBusy)
+	s.check(s.asks(mute).Status == guardstore.ClaimBusy, "%s is not busy", mute.Owner)
 	s.waits("a-1", 0, 1)
-	s.release(x, false, guardstore.ReleaseDone)
+	s.leaves(x)
 	s.waits("a-1", 0, 0)
-	fence := ask(guardstore.ClaimHeld)
-	s.release(guardstore.Grant{Key: s.key, Owner: mute.Owner, Fence: fence}, false, guardstore.ReleaseDone)
+	s.leaves(s.gets(mute))
 	a := s.comes("a-1")
 	mute.Owner = "mute-2"
-	ask(guardstore.ClaimBusy)
+	s.check(s.asks(mute).Status == guardstore.ClaimBusy, "%s is not busy", mute.Owner)
 	s.waits("a-2", 0, 1)
-	s.release(a, false, guardstore.ReleaseDone)
-	s.comesInTime("a-2", 0) // mute-2 asks no more
-}
-
-func (s *storeTest) noListener() {
-	s.listen("a")
-	s.listen("b")
-	x := s.hold("x-1", contractTTL)
-	s.waits("dead-1", 0, 0)
-	s.waits("a-1", 0, 1)
-	s.waits("b-1", 0, 2)
-	s.release(x, false, guardstore.ReleaseDone)
-	s.comesInTime("a-1", 0)
-}
-
-// noListenerAfterACrash is the same for the reply to an acquire that finds the lock free.
-func (s *storeTest) noListenerAfterACrash() {
-	for _, instance := range []string{"a", "b", "c"} {
-		s.listen(instance)
-	}
-	s.hold("x-1", 300*time.Millisecond)
-	s.waits("dead-1", 0, 0)
-	s.waits("a-1", 0, 1)
-	s.waits("b-1", 0, 2)
-	place := s.waits("c-1", 0, 3).Ticket
-	time.Sleep(s.busy("n-1").Remaining + 5*time.Millisecond)
-	then := s.queue("c-1", place)
-	now := s.queue("c-1", place)
-	s.check(now.Ahead == then.Ahead, "%d in front, and then %d", then.Ahead, now.Ahead)
-	s.comesInTime("a-1", 0)
+	s.leaves(a)
+	s.comesInTime("a-2") // mute-2 asks no more
 }
 
 func (s *storeTest) front() {
@@ -234,7 +198,7 @@ func (s *storeTest) front() {
 	for i, owner := range []string{"a-1", "b-1", "c-1"} {
 		s.waits(owner, 0, i)
 	}
-	s.release(x, false, guardstore.ReleaseDone)
+	s.leaves(x)
 	listeners["a"].receives(guardstore.Notification{Owner: "a-1"})
 	listeners["b"].receives(guardstore.Notification{Owner: "b-1", First: true})
 	s.comes("a-1")
@@ -242,28 +206,40 @@ func (s *storeTest) front() {
 	listeners["c"].receives(guardstore.Notification{Owner: "c-1", First: true})
 }
 
-func (s *storeTest) waiterGivenUp() {
-	b := s.listen("b")
-	s.listen("a")
-	x := s.hold("x-1", contractTTL)
-	s.waits("a-1", 0, 0)
-	s.waits("b-1", 0, 1)
-	s.release(guardstore.Grant{Key: s.key, Owner: "a-1"}, true, guardstore.ReleaseLost)
-	s.waits("b-1", 0, 0)
-	s.withdrawn("a-1")
-	s.release(x, false, guardstore.ReleaseDone)
-	b.receives(guardstore.Notification{Owner: "b-1"})
-	s.comes("b-1")
+func (s *storeTest) noListener() {
+	for _, instance := range []string{"a", "b", "c"} {
+		s.listen(instance)
+	}
+	for _, ttl := range []time.Duration{contractTTL, 300 * time.Millisecond} {
+		s.key += "+"
+		x := s.hold("x-1", ttl)
+		s.waits("dead-1", 0, 0)
+		s.waits("a-1", 0, 1)
+		s.waits("b-1", 0, 2)
+		place := s.waits("c-1", 0, 3).Ticket
+		if ttl == contractTTL {
+			s.leaves(x)
+		} else { // a crash
+			time.Sleep(s.busy("n-1").Remaining + 5*time.Millisecond)
+		}
+		then, now := s.queue("c-1", place), s.queue("c-1", place)
+		s.check(now.Ahead == then.Ahead, "%d in front, and then %d", then.Ahead, now.Ahead)
+		s.comesInTime("a-1")
+	}
 }
 
-func (s *storeTest) grantGivenUp() {
-	a, b := s.listen("a"), s.listen("b")
+func (s *storeTest) givenUp() {
+	listeners := map[string]*listener{"a": s.listen("a"), "b": s.listen("b"), "c": s.listen("c")}
 	x := s.hold("x-1", contractTTL)
-	s.waits("a-1", 0, 0)
-	s.waits("b-1", 0, 1)
-	s.release(x, false, guardstore.ReleaseDone)
-	a.receives(guardstore.Notification{Owner: "a-1"})
-	s.release(guardstore.Grant{Key: s.key, Owner: "a-1"}, false, guardstore.ReleaseDone)
-	b.receives(guardstore.Notification{Owner: "b-1"})
-	s.comes("b-1")
+	for i, owner := range []string{"a-1", "b-1", "c-1"} {
+		s.waits(owner, 0, i)
+	}
+	s.release(guardstore.Grant{Owner: "a-1"}, true, guardstore.ReleaseLost)
+	s.waits("b-1", 0, 0)
+	s.finished(queued(s.claim("a-1")))
+	s.leaves(x)
+	listeners["b"].receives(guardstore.Notification{Owner: "b-1"})
+	s.leaves(guardstore.Grant{Owner: "b-1"}) // it has the grant, and was not told
+	listeners["c"].receives(guardstore.Notification{Owner: "c-1"})
+	s.comes("c-1")
 }

@@ -15,26 +15,22 @@ func TestRecords(t *testing.T, newStore func(tb testing.TB) guardstore.Store) {
 }
 
 var recordContract = []contractRow{
-	{"a result is kept, and each later claim gets it", (*storeTest).recordDone},
+	{"a result is kept, and each later or late claim gets it, if it asks for one", (*storeTest).recordDone},
 	{"a result lives as long as it is to", (*storeTest).recordExpires},
 	{"a record lives while its work runs, and for its time after that", (*storeTest).recordOutlivesWork},
 	{"a record outlives the lease of an owner that crashed", (*storeTest).recordOutlivesLease},
 	{"while the work runs, the key is busy", (*storeTest).recordBegun},
 	{"another input is refused, before and after", (*storeTest).recordOtherInput},
 	{"work that failed leaves no record", (*storeTest).recordFailed},
-	{"work that failed after a crash leaves the record of the crash", (*storeTest).recordFailedAfterCrash},
-	{"a result that was not kept is known to be", (*storeTest).recordNotKept},
-	{"an owner that follows a crash learns its fence", (*storeTest).recordEarlier},
+	{"an owner that follows a crash learns its fence, and leaves the record if it fails", (*storeTest).recordFailedAfterCrash},
 	{"at most once, no owner follows a crash", (*storeTest).recordAtMostOnce},
 	{"an outcome that comes after a loss is written at most once only", (*storeTest).recordAfterLoss},
 	{"an outcome overwrites nothing of an owner that began since", (*storeTest).recordOfAnother},
 	{"a hold that is granted once more does not let an outcome overwrite another's", (*storeTest).recordOfAnotherGrant},
 	{"asking twice, and releasing twice, is doing it once", (*storeTest).recordTwice},
-	{"a late claim finds the result", (*storeTest).recordLateClaim},
 	{"all that wait are asked to ask, and find the result", (*storeTest).recordWaiters},
 	{"a record is forgotten, but not while its work runs", (*storeTest).recordForget},
-	{"a record is not forgotten in the place of another", (*storeTest).recordForgetOther},
-	{"a claim without a record does not see one", (*storeTest).recordUnseen},
+	{"a record, also of a result that was not kept, is not forgotten in the place of another", (*storeTest).recordForgetOther},
 	{"any byte is a result", (*storeTest).recordBytes},
 }
 
@@ -43,9 +39,9 @@ func (s *storeTest) once(owner string, o guardstore.Once) guardstore.ClaimReply 
 	if o.Keep == 0 {
 		o.Keep = contractTTL
 	}
-	r, err := s.store.Acquire(s.Context(), guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL, Metadata: "of " + owner, Once: &o})
-	s.check(err == nil, "acquire of %s: %v", owner, err)
-	return r
+	c := s.claim(owner)
+	c.Once = &o
+	return s.asks(c)
 }
 
 // begins is once for a claim that has to get the key.
@@ -70,8 +66,7 @@ func (s *storeTest) finishes(owner string, fence uint64, o guardstore.Outcome, w
 		o.Keep = contractTTL
 	}
 	o.Holder = "of " + owner
-	r, err := s.store.Release(s.Context(), guardstore.Release{Key: s.key, Owner: owner, Fence: fence, TTL: contractTTL, Record: &o})
-	s.check(err == nil && r.Status == want, "release of %s: %+v, %v, want %d", owner, r, err, want)
+	s.releases(guardstore.Release{Owner: owner, Fence: fence, Record: &o}, want)
 }
 
 func done(result string) guardstore.Outcome {
@@ -82,12 +77,12 @@ func (s *storeTest) recordDone() {
 	r := s.begins("a", guardstore.Once{})
 	s.check(r.Earlier == 0, "earlier %d", r.Earlier)
 	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
-	for _, owner := range []string{"b", "c"} {
+	for _, owner := range []string{"b", "c", "a"} { // that of a is executed once more
 		found := s.finds(owner, guardstore.Once{}, guardstore.RecordDone)
 		s.check(string(found.Result) == "42" && found.Fence == r.Fence && found.Holder == "of a", "%s: %+v", owner, found)
 		s.check(found.Age >= 0 && found.Age < time.Minute, "age %v", found.Age)
+		s.leaves(s.hold("d", contractTTL)) // the key is free all the while
 	}
-	s.hold("d", contractTTL) // the key is free all the while
 }
 
 func (s *storeTest) recordExpires() {
@@ -95,14 +90,10 @@ func (s *storeTest) recordExpires() {
 	o := done("42")
 	o.Keep = 100 * time.Millisecond
 	s.finishes("a", r.Fence, o, guardstore.ReleaseDone)
-	for end := time.Now().Add(grantTime); ; time.Sleep(5 * time.Millisecond) {
-		r := s.once("b", guardstore.Once{})
-		if r.Status == guardstore.ClaimHeld {
-			s.check(r.Earlier == 0, "earlier %d", r.Earlier)
-			return
-		}
-		s.check(time.Now().Before(end), "the record lives longer than its time")
-	}
+	b := s.claim("b")
+	b.Once = &guardstore.Once{Keep: contractTTL}
+	s.getsWithin(grantTime, b)
+	s.check(s.asks(b).Earlier == 0, "there was an earlier one")
 }
 
 // recorded is which record the key has.
@@ -117,18 +108,16 @@ func (s *storeTest) recorded() guardstore.RecordID {
 func (s *storeTest) recordOutlivesWork() {
 	const keep = 300 * time.Millisecond
 	o := guardstore.Once{Keep: keep, AtMostOnce: true}
-	begun, err := s.store.Acquire(s.Context(), guardstore.Claim{Key: s.key, Owner: "a", TTL: keep, Once: &o})
-	s.check(err == nil && begun.Status == guardstore.ClaimHeld, "%+v, %v", begun, err)
-	fence := begun.Fence
-	g := guardstore.Grant{Key: s.key, Owner: "a", Fence: fence, TTL: contractTTL, Depth: 1}
+	g := s.gets(guardstore.Claim{Key: s.key, Owner: "a", TTL: keep, Once: &o})
+	g.TTL = contractTTL
 	s.renewed(g, true) // the lease does not end; the record would
 	g.TTL, g.Keep = keep, keep
 	for end := time.Now().Add(3 * keep); time.Now().Before(end); time.Sleep(keep / 10) {
 		s.renewed(g, true)
 	}
 	ended := time.Now() // the latest renewal was just before
-	s.check(s.recorded() == guardstore.RecordID{State: guardstore.RecordBegun, Fence: fence}, "the record ended under the work: %+v", s.recorded())
-	s.release(g, false, guardstore.ReleaseDone)
+	s.check(s.recorded() == guardstore.RecordID{State: guardstore.RecordBegun, Fence: g.Fence}, "the record ended under the work: %+v", s.recorded())
+	s.leaves(g)
 	for s.recorded().State != guardstore.RecordNone {
 		s.check(time.Since(ended) < grantTime, "the record lives longer than its time")
 		time.Sleep(keep / 50)
@@ -141,8 +130,7 @@ func (s *storeTest) recordOutlivesLease() {
 	c := guardstore.Claim{
 		Key: s.key, Owner: "a", TTL: time.Second, Metadata: "of a", Once: &guardstore.Once{Keep: 900 * time.Millisecond, AtMostOnce: true},
 	}
-	_, err := s.store.Acquire(s.Context(), c)
-	s.check(err == nil, "acquire: %v", err)
+	s.gets(c)
 	for end := time.Now().Add(grantTime); s.once("b", *c.Once).Status == guardstore.ClaimBusy; time.Sleep(5 * time.Millisecond) {
 		s.check(time.Now().Before(end), "the lease does not end")
 	}
@@ -181,6 +169,7 @@ func (s *storeTest) recordFailed() {
 func (s *storeTest) recordFailedAfterCrash() {
 	fence := s.crash("a", guardstore.Once{})
 	r := s.begins("b", guardstore.Once{})
+	s.check(r.Earlier == fence && s.begins("b", guardstore.Once{}).Earlier == fence, "b does not learn of a, or not when it asks again")
 	s.finishes("b", r.Fence, guardstore.Outcome{}, guardstore.ReleaseDone)
 	s.finishes("b", r.Fence, guardstore.Outcome{}, guardstore.ReleaseLost)
 	s.check(s.finds("c", guardstore.Once{AtMostOnce: true}, guardstore.RecordBegun).Fence == fence, "at most once, c does not learn of a")
@@ -190,25 +179,12 @@ func (s *storeTest) recordFailedAfterCrash() {
 	s.finds("e", guardstore.Once{}, guardstore.RecordDone)
 }
 
-func (s *storeTest) recordNotKept() {
-	r := s.begins("a", guardstore.Once{})
-	s.finishes("a", r.Fence, guardstore.Outcome{State: guardstore.RecordNotKept}, guardstore.ReleaseDone)
-	found := s.finds("b", guardstore.Once{}, guardstore.RecordNotKept)
-	s.check(len(found.Result) == 0 && found.Fence == r.Fence, "%+v", found)
-}
-
 // crash makes an owner begin and leave without an outcome.
 func (s *storeTest) crash(owner string, o guardstore.Once) (fence uint64) {
 	s.Helper()
 	r := s.begins(owner, o)
-	s.release(guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence}, false, guardstore.ReleaseDone)
+	s.leaves(guardstore.Grant{Owner: owner, Fence: r.Fence})
 	return r.Fence
-}
-
-func (s *storeTest) recordEarlier() {
-	fence := s.crash("a", guardstore.Once{})
-	s.check(s.begins("b", guardstore.Once{}).Earlier == fence, "b does not learn of a")
-	s.check(s.begins("b", guardstore.Once{}).Earlier == fence, "b learns something else when it asks again")
 }
 
 func (s *storeTest) recordAtMostOnce() {
@@ -260,15 +236,12 @@ func (s *storeTest) recordOfAnotherGrant() {
 		s.key += "+"
 		s.listen("a")
 		c := guardstore.Claim{Key: s.key, Owner: "a-1", TTL: 100 * time.Millisecond, Queue: true, Once: &guardstore.Once{Keep: contractTTL}}
-		first, err := s.store.Acquire(s.Context(), c)
-		s.check(err == nil && first.Status == guardstore.ClaimHeld, "%+v, %v", first, err)
-		r := s.once("b", guardstore.Once{})
-		for end := time.Now().Add(grantTime); r.Status == guardstore.ClaimBusy && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			r = s.once("b", guardstore.Once{})
-		}
-		s.check(r.Status == guardstore.ClaimHeld && r.Earlier == first.Fence, "%+v", r)
-		second, err := s.store.Acquire(s.Context(), c)
-		s.check(err == nil && second.Status == guardstore.ClaimBusy, "%+v, %v", second, err)
+		first := s.gets(c)
+		b := s.claim("b")
+		b.Once = c.Once
+		r := s.getsWithin(grantTime, b)
+		s.check(s.begins("b", guardstore.Once{}).Earlier == first.Fence, "b does not learn of a")
+		s.check(s.asks(c).Status == guardstore.ClaimBusy, "a is not busy")
 		s.finishes("b", r.Fence, done("of b"), guardstore.ReleaseDone)
 		s.finishes("a-1", first.Fence, o, guardstore.ReleaseDone)
 		s.check(string(s.finds("c", guardstore.Once{}, guardstore.RecordDone).Result) == "of b", "the result of b was overwritten")
@@ -291,22 +264,14 @@ func (s *storeTest) recordTwice() {
 	s.finds("c", guardstore.Once{}, guardstore.RecordDone)
 }
 
-func (s *storeTest) recordLateClaim() {
-	r := s.begins("a", guardstore.Once{})
-	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
-	s.finds("a", guardstore.Once{}, guardstore.RecordDone) // its acquire is executed once more
-	s.hold("b", contractTTL)
-}
-
 func (s *storeTest) recordWaiters() {
 	r := s.begins("a", guardstore.Once{})
 	var waiting []*listener
 	for _, instance := range []string{"b", "c", "d"} {
 		waiting = append(waiting, s.listen(instance))
-		reply, err := s.store.Acquire(s.Context(), guardstore.Claim{
-			Key: s.key, Owner: instance + "-1", TTL: contractTTL, Queue: true, Once: &guardstore.Once{Keep: contractTTL},
-		})
-		s.check(err == nil && reply.Status == guardstore.ClaimBusy, "%s: %+v, %v", instance, reply, err)
+		c := queued(s.claim(instance + "-1"))
+		c.Once = &guardstore.Once{Keep: contractTTL}
+		s.check(s.asks(c).Status == guardstore.ClaimBusy, "%s is not busy", instance)
 	}
 	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
 	for i, instance := range []string{"b", "c", "d"} {
@@ -344,22 +309,14 @@ func (s *storeTest) recordForgetOther() {
 	r := s.begins("b", guardstore.Once{})
 	s.forgets(begun, guardstore.ForgetNone)
 	s.finishes("b", r.Fence, guardstore.Outcome{State: guardstore.RecordNotKept}, guardstore.ReleaseDone)
-	unkept := s.recorded()
-	s.check(unkept.State == guardstore.RecordNotKept, "%+v", unkept)
+	found, unkept := s.finds("x", guardstore.Once{}, guardstore.RecordNotKept), s.recorded()
+	s.check(len(found.Result) == 0 && found.Fence == r.Fence && unkept.State == guardstore.RecordNotKept, "%+v, %+v", found, unkept)
 	s.forgets(unkept, guardstore.ForgetDone)
 	r = s.begins("c", guardstore.Once{})
 	s.finishes("c", r.Fence, done("42"), guardstore.ReleaseDone)
 	s.forgets(unkept, guardstore.ForgetNone)
 	s.forgets(guardstore.RecordID{State: guardstore.RecordBegun, Fence: r.Fence}, guardstore.ForgetNone)
 	s.finds("d", guardstore.Once{}, guardstore.RecordDone)
-}
-
-func (s *storeTest) recordUnseen() {
-	r := s.begins("a", guardstore.Once{})
-	s.finishes("a", r.Fence, done("42"), guardstore.ReleaseDone)
-	b := s.hold("b", contractTTL)
-	s.release(b, false, guardstore.ReleaseDone)
-	s.finds("c", guardstore.Once{}, guardstore.RecordDone)
 }
 
 func (s *storeTest) recordBytes() {

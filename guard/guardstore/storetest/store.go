@@ -55,13 +55,11 @@ var contract = []contractRow{
 	{"renewals of a batch do not depend on each other", (*storeTest).renewBatch},
 	{"releasing twice is releasing once", (*storeTest).releaseTwice},
 	{"releasing frees only one's own", (*storeTest).releaseOthers},
-	{"an owner with a tombstone cannot come back", (*storeTest).tombstones},
-	{"a tombstone for who holds frees the key", (*storeTest).tombstoneHeld},
+	{"an owner with a tombstone cannot come back, and the key is free", (*storeTest).tombstones},
 	{"a MinHold keeps the key for the rest of it, and no longer", (*storeTest).minHold},
-	{"a MinHold that has ended keeps nothing", (*storeTest).minHoldOver},
 	{"releasing twice keeps no longer than once", (*storeTest).minHoldTwice},
 	{"who lost a hold keeps nothing", (*storeTest).minHoldLost},
-	{"a MinHold may end before the ttl, or after it", (*storeTest).minHoldAndTTL},
+	{"a MinHold may end before the release, before the ttl, or after it", (*storeTest).minHoldAndTTL},
 	{"a MinHold is of the clock, whatever the fence", (*storeTest).minHoldAhead},
 	{"any key is a key", (*storeTest).keys},
 	{"one owner at a time", (*storeTest).race},
@@ -84,33 +82,92 @@ func (s *storeTest) check(ok bool, format string, args ...any) {
 	}
 }
 
-func (s *storeTest) acquire(owner string, ttl time.Duration) guardstore.ClaimReply {
+// claim is a claim of the key. The owner is named for its instance: "a-1", or just "a", is one of instance "a".
+func (s *storeTest) claim(owner string) guardstore.Claim {
+	return guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL, Metadata: "of " + owner}
+}
+
+func queued(c guardstore.Claim) guardstore.Claim { c.Queue = true; return c }
+
+func (s *storeTest) asks(c guardstore.Claim) guardstore.ClaimReply {
 	s.Helper()
-	r, err := s.store.Acquire(s.Context(), guardstore.Claim{Key: s.key, Owner: owner, TTL: ttl, Metadata: "of " + owner})
-	s.check(err == nil, "acquire: %v", err)
+	r, err := s.store.Acquire(s.Context(), c)
+	s.check(err == nil, "acquire of %s: %v", c.Owner, err)
 	return r
+}
+
+func grantOf(c guardstore.Claim, r guardstore.ClaimReply) guardstore.Grant {
+	return guardstore.Grant{Key: c.Key, Owner: c.Owner, Fence: r.Fence, TTL: c.TTL, Depth: 1, Limit: c.Limit, Metadata: c.Metadata}
+}
+
+// gets asks for a claim that has to get in.
+func (s *storeTest) gets(c guardstore.Claim) guardstore.Grant {
+	s.Helper()
+	r := s.asks(c)
+	s.check(r.Status == guardstore.ClaimHeld, "%s: %+v, want held", c.Owner, r)
+	return grantOf(c, r)
+}
+
+// getsWithin is gets for a claim that gets in once others have left.
+func (s *storeTest) getsWithin(d time.Duration, c guardstore.Claim) guardstore.Grant {
+	s.Helper()
+	for end := time.Now().Add(d); ; time.Sleep(5 * time.Millisecond) {
+		r := s.asks(c)
+		if r.Status == guardstore.ClaimHeld {
+			return grantOf(c, r)
+		}
+		s.check(time.Now().Before(end), "%s does not get in within %v", c.Owner, d)
+		c.Ticket = r.Ticket
+	}
 }
 
 func (s *storeTest) hold(owner string, ttl time.Duration) guardstore.Grant {
 	s.Helper()
-	r := s.acquire(owner, ttl)
-	s.check(r.Status == guardstore.ClaimHeld, "%s: status %d, want held", owner, r.Status)
-	return guardstore.Grant{Key: s.key, Owner: owner, Fence: r.Fence, TTL: ttl, Depth: 1}
+	c := s.claim(owner)
+	c.TTL = ttl
+	return s.gets(c)
 }
 
 func (s *storeTest) busy(owner string) guardstore.ClaimReply {
 	s.Helper()
-	r := s.acquire(owner, contractTTL)
+	r := s.asks(s.claim(owner))
 	s.check(r.Status == guardstore.ClaimBusy, "%s: status %d, want busy", owner, r.Status)
 	return r
 }
 
-func (s *storeTest) release(t guardstore.Grant, tombstone bool, want guardstore.ReleaseStatus) {
+// finished asks for a claim that must not come back.
+func (s *storeTest) finished(c guardstore.Claim) {
 	s.Helper()
-	r, err := s.store.Release(s.Context(), guardstore.Release{
-		Key: t.Key, Owner: t.Owner, Fence: t.Fence, TTL: contractTTL, Tombstone: tombstone,
-	})
-	s.check(err == nil && r.Status == want, "release of %s: %+v, %v, want %d", t.Owner, r, err, want)
+	r := s.asks(c)
+	s.check(r.Status == guardstore.ClaimFinished, "%s: %+v, want finished", c.Owner, r)
+}
+
+// releases sends a release of the key.
+func (s *storeTest) releases(r guardstore.Release, want guardstore.ReleaseStatus) guardstore.ReleaseReply {
+	s.Helper()
+	r.Key, r.TTL = s.key, contractTTL
+	got, err := s.store.Release(s.Context(), r)
+	s.check(err == nil && got.Status == want, "release of %s: %+v, %v, want %d", r.Owner, got, err, want)
+	return got
+}
+
+func (s *storeTest) release(g guardstore.Grant, tombstone bool, want guardstore.ReleaseStatus) {
+	s.Helper()
+	s.releases(guardstore.Release{Owner: g.Owner, Fence: g.Fence, Tombstone: tombstone, Limit: g.Limit}, want)
+}
+
+// leaves releases a grant that is held.
+func (s *storeTest) leaves(g guardstore.Grant) {
+	s.Helper()
+	s.release(g, false, guardstore.ReleaseDone)
+}
+
+// again releases what was released before, while others hold the key.
+func (s *storeTest) again(r guardstore.Release) {
+	s.Helper()
+	r.Key, r.TTL = s.key, contractTTL
+	got, err := s.store.Release(s.Context(), r)
+	s.check(err == nil && got.Status != guardstore.ReleaseDone && !got.HeldOver, "release of %s again: %+v, %v", r.Owner, got, err)
 }
 
 func (s *storeTest) renewed(t guardstore.Grant, want bool) {
@@ -135,7 +192,7 @@ func (s *storeTest) heldAndBusy() {
 func (s *storeTest) acquireTwice() {
 	first, second := s.hold("a", contractTTL), s.hold("a", contractTTL)
 	s.check(first.Fence == second.Fence, "fences %d and %d", first.Fence, second.Fence)
-	s.release(first, false, guardstore.ReleaseDone)
+	s.leaves(first)
 	s.hold("b", contractTTL)
 }
 
@@ -165,28 +222,23 @@ func (s *storeTest) fences() {
 		s.check(t.Fence > high && t.Fence < 1<<53, "fence %d after %d", t.Fence, high)
 		high = t.Fence + uint64(i)*1000 // as if it had been handed on locally meanwhile
 		t.Fence = high
-		s.release(t, false, guardstore.ReleaseDone)
+		s.leaves(t)
 	}
 }
 
 func (s *storeTest) fenceAhead() {
-	plain, err := s.store.Acquire(s.Context(), guardstore.Claim{Key: s.key + ":plain", Owner: "p", TTL: contractTTL})
-	s.check(err == nil && plain.Status == guardstore.ClaimHeld && !plain.FenceAhead, "of the clock: %+v, %v", plain, err)
+	plain := s.claim("p")
+	plain.Key += ":plain"
+	s.check(!s.asks(plain).FenceAhead, "of the clock")
 	floor := uint64(time.Now().Add(time.Hour).UnixMicro())
 	ahead := guardstore.Claim{Key: s.key, Owner: "a", TTL: 100 * time.Millisecond, FenceAbove: floor}
-	first, err := s.store.Acquire(s.Context(), ahead)
-	s.check(err == nil && first.Status == guardstore.ClaimHeld && first.Fence > floor && first.FenceAhead, "above %d: %+v, %v", floor, first, err)
-	again, err := s.store.Acquire(s.Context(), ahead)
-	s.check(err == nil && again.Fence == first.Fence && again.FenceAhead, "confirmed: %+v, %v", again, err)
+	first, again := s.asks(ahead), s.asks(ahead)
+	s.check(first.FenceAhead && again.FenceAhead && again.Fence == first.Fence, "above %d: %+v, confirmed: %+v", floor, first, again)
 	time.Sleep(s.busy("b").Remaining + 5*time.Millisecond) // its holder crashed
-	second := s.acquire("b", contractTTL)
-	s.check(second.Status == guardstore.ClaimHeld && second.FenceAhead, "the second: %+v", second)
-	r, err := s.store.Release(s.Context(), guardstore.Release{
-		Key: s.key, Owner: "b", Fence: second.Fence, TTL: contractTTL,
-	})
-	s.check(err == nil && r.Status == guardstore.ReleaseDone, "release: %+v, %v", r, err)
-	third := s.acquire("c", contractTTL)
-	s.check(third.Status == guardstore.ClaimHeld && third.FenceAhead, "the third: %+v", third)
+	second := s.asks(s.claim("b"))
+	s.leaves(guardstore.Grant{Owner: "b", Fence: second.Fence})
+	third := s.asks(s.claim("c"))
+	s.check(second.FenceAhead && third.FenceAhead, "the second: %+v, the third: %+v", second, third)
 	const most = 100 // tries that a store of several servers may need
 	for _, f := range [][2]uint64{{floor, first.Fence}, {first.Fence, second.Fence}, {second.Fence, third.Fence}} {
 		s.check(f[1] > f[0] && f[1] <= f[0]+most, "fence %d after %d", f[1], f[0])
@@ -209,7 +261,7 @@ func (s *storeTest) depth() {
 		s.check(time.Now().Before(end), "its expiry moved")
 	}
 	s.setDepth(guardstore.Grant{Key: s.key, Owner: "b"}, 7, false)
-	s.release(a, false, guardstore.ReleaseDone)
+	s.leaves(a)
 	s.setDepth(a, 1, false)
 	s.hold("b", contractTTL)
 }
@@ -237,7 +289,7 @@ func (s *storeTest) renew() {
 	stale := a
 	stale.Fence--
 	s.renewed(stale, false)
-	s.release(a, false, guardstore.ReleaseDone)
+	s.leaves(a)
 	s.renewed(a, false)
 	s.hold("b", contractTTL)
 }
@@ -264,11 +316,10 @@ func (s *storeTest) renewBatch() {
 
 func (s *storeTest) releaseTwice() {
 	a := s.hold("a", contractTTL)
-	s.release(a, false, guardstore.ReleaseDone)
+	s.leaves(a)
 	s.release(a, false, guardstore.ReleaseLost)
 	b := s.hold("b", contractTTL)
-	r, err := s.store.Release(s.Context(), guardstore.Release{Key: a.Key, Owner: a.Owner, Fence: a.Fence, TTL: contractTTL})
-	s.check(err == nil && r.Status != guardstore.ReleaseDone, "release of a third time: %+v, %v", r, err)
+	s.again(guardstore.Release{Owner: a.Owner, Fence: a.Fence})
 	s.renewed(b, true)
 }
 
@@ -277,24 +328,6 @@ func (s *storeTest) releaseOthers() {
 	s.release(guardstore.Grant{Key: s.key, Owner: "b"}, false, guardstore.ReleaseLost)
 	s.release(guardstore.Grant{Key: s.key, Owner: "c"}, true, guardstore.ReleaseLost)
 	s.renewed(a, true)
-}
-
-func (s *storeTest) tombstones() {
-	s.release(guardstore.Grant{Key: s.key, Owner: "late"}, true, guardstore.ReleaseLost)
-	b := s.hold("b", contractTTL)
-	s.release(b, false, guardstore.ReleaseDone)
-	r := s.acquire("late", contractTTL)
-	s.check(r.Status == guardstore.ClaimFinished, "status %d, want withdrawn", r.Status)
-	s.hold("c", contractTTL)
-}
-
-func (s *storeTest) tombstoneHeld() {
-	a := s.hold("a", contractTTL)
-	s.release(a, true, guardstore.ReleaseDone)
-	b := s.hold("b", contractTTL)
-	s.release(b, false, guardstore.ReleaseDone)
-	r := s.acquire("a", contractTTL)
-	s.check(r.Status == guardstore.ClaimFinished, "status %d, want withdrawn", r.Status)
 }
 
 func (s *storeTest) keys() {
@@ -307,55 +340,55 @@ func (s *storeTest) keys() {
 		s.busy("b")
 		s.renewed(t, true)
 		s.setDepth(t, 2, true)
-		s.release(t, false, guardstore.ReleaseDone)
+		s.leaves(t)
 		s.release(s.hold("c", contractTTL), true, guardstore.ReleaseDone)
 	}
 }
 
-// callEnd is within what time a call returns after its ctx ended.
-const callEnd = time.Second
+func (s *storeTest) tombstones() {
+	s.release(guardstore.Grant{Owner: "late"}, true, guardstore.ReleaseLost)
+	s.release(s.hold("a", contractTTL), true, guardstore.ReleaseDone)
+	s.leaves(s.hold("b", contractTTL))
+	s.finished(s.claim("late"))
+	s.finished(s.claim("a"))
+	s.hold("c", contractTTL)
+}
 
-// endsWithItsContext makes calls with a ctx that has ended, or ends meanwhile. It ignores their other
-// results.
+// endsWithItsContext makes calls with a ctx that has ended, or ends meanwhile: they return within a second. It ignores
+// their other results.
 func (s *storeTest) endsWithItsContext() {
 	held := s.hold("a", contractTTL)
-	claim := guardstore.Claim{Key: s.key, Owner: "b", TTL: contractTTL, Queue: true}
+	confirmed := held
+	confirmed.TTL = 0
 	for name, call := range map[string]func(ctx context.Context){
-		"Acquire": func(ctx context.Context) { _, _ = s.store.Acquire(ctx, claim) },
-		"Renew":   func(ctx context.Context) { s.store.Renew(ctx, []guardstore.Grant{held}) },
-		"Renew, without a TTL": func(ctx context.Context) {
-			g := held
-			g.TTL = 0
-			s.store.Renew(ctx, []guardstore.Grant{g})
-		},
+		"Acquire":              func(ctx context.Context) { _, _ = s.store.Acquire(ctx, queued(s.claim("b"))) },
+		"Renew":                func(ctx context.Context) { s.store.Renew(ctx, []guardstore.Grant{held}) },
+		"Renew, without a TTL": func(ctx context.Context) { s.store.Renew(ctx, []guardstore.Grant{confirmed}) },
 		"Release": func(ctx context.Context) {
 			_, _ = s.store.Release(ctx, guardstore.Release{Key: s.key, Owner: "b", TTL: contractTTL})
 		},
-		"Listen": func(ctx context.Context) {
-			s.store.Listen(ctx, "b", &listener{s: s, wakes: make(chan guardstore.Notification, 100)})
-		},
+		"Listen": func(ctx context.Context) { s.store.Listen(ctx, "b", newListener(s)) },
 	} {
 		for _, after := range []time.Duration{0, time.Millisecond} {
 			ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 			if after == 0 {
 				cancel()
 			}
+			time.AfterFunc(after, cancel)
 			returned := make(chan struct{})
 			go func() {
 				defer close(returned)
 				call(ctx)
 			}()
-			time.Sleep(after)
-			cancel()
 			select {
 			case <-returned:
-			case <-time.After(callEnd):
-				s.Fatalf("%s runs for more than %v after the end of its ctx", name, callEnd)
+			case <-time.After(after + time.Second):
+				s.Fatalf("%s runs for more than a second after the end of its ctx", name)
 			}
 		}
 	}
 	s.renewed(held, true)
-	s.release(held, false, guardstore.ReleaseDone)
+	s.leaves(held)
 }
 
 // race has fifty owners want a key at once. The store may answer each that the key is busy, as several
@@ -365,24 +398,23 @@ func (s *storeTest) race() {
 	var wg sync.WaitGroup
 	ctx := context.WithoutCancel(s.Context())
 	late := time.Now().Add(contractTTL)
-	contend := func(owner string) {
-		c := guardstore.Claim{Key: s.key, Owner: owner, TTL: contractTTL}
-		r, err := s.store.Acquire(ctx, c)
-		for (err != nil || r.Status != guardstore.ClaimHeld) && taken.Load() == 0 && time.Now().Before(late) {
-			r, err = s.store.Acquire(ctx, c)
-		}
-		if err != nil || r.Status != guardstore.ClaimHeld {
-			return
-		}
-		taken.Add(1)
-		if inside.Add(1) != 1 {
-			s.Errorf("two owners at once")
-		}
-		inside.Add(-1)
-		_, _ = s.store.Release(ctx, guardstore.Release{Key: s.key, Owner: owner, Fence: r.Fence, TTL: contractTTL})
-	}
 	for i := range 50 {
-		wg.Go(func() { contend(fmt.Sprint("owner", i)) })
+		wg.Go(func() {
+			c := s.claim(fmt.Sprint("owner", i))
+			r, err := s.store.Acquire(ctx, c)
+			for (err != nil || r.Status != guardstore.ClaimHeld) && taken.Load() == 0 && time.Now().Before(late) {
+				r, err = s.store.Acquire(ctx, c)
+			}
+			if err != nil || r.Status != guardstore.ClaimHeld {
+				return
+			}
+			taken.Add(1)
+			if inside.Add(1) != 1 {
+				s.Errorf("two owners at once")
+			}
+			inside.Add(-1)
+			_, _ = s.store.Release(ctx, guardstore.Release{Key: s.key, Owner: c.Owner, Fence: r.Fence, TTL: contractTTL})
+		})
 	}
 	wg.Wait()
 	s.check(taken.Load() > 0, "no owner got it")
