@@ -1,7 +1,6 @@
 package embedded_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/embedded"
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
@@ -74,22 +72,6 @@ func TestServer_TimeStandsStillInAScript(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, n, "the key expired under the script")
 	gone(t, rdb, "k")
-}
-
-// The clock of the embedded Redis and the Guard's agree.
-func TestServer_ALeaseOutlivesItsTTL(t *testing.T) {
-	t.Parallel()
-	g := guardtest.NewRedisGuard(t, guard.TTL(time.Second), guard.Name("test"))
-	require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
-		var busy *guard.BusyError
-		require.ErrorAs(t, g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }, guard.NoWait()), &busy)
-		assert.Equal(t, "test", busy.Name)
-		select {
-		case <-ctx.Done():
-		case <-time.After(2500 * time.Millisecond):
-		}
-		return context.Cause(ctx)
-	}))
 }
 
 func TestServer_Closes(t *testing.T) {
