@@ -26,7 +26,7 @@ LISTED = $(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench -e /i
 # nethttp runs all of adaptertest, and watermill all of tasktest.
 OURS = -e '/redlatch$$' -e '/redlatch/guard$$' -e /redlatch/guard/ -e /cmd/ -e /tracing -e /middleware/internal/ -e /nethttp -e /watermill
 
-# make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=Acquire COUNT=10,
+# make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=WithLock COUNT=10,
 # make fuzz FUZZTIME=5m, make several FOR=10m, make example ARGS=-unguarded
 BENCH ?= .
 FUZZTIME ?= 30s

@@ -92,10 +92,11 @@ func TestOptions_OfAGuard(t *testing.T) {
 		opt  guard.Option
 		want string
 	}{
-		{guard.Prefix("a{b"), "Prefix"},
 		{guard.Prefix(""), "Prefix"},
 		{guard.Prefix("p"), "Prefix is for New"},
 		{guard.Replicas(1, time.Second), "Replicas is for New"},
+		{guard.OnClient(func(redis.UniversalClient) {}), "OnClient is for New"},
+		{guard.OnClient(nil), "OnClient was given a nil function"},
 		{guard.Observe(nil), "Observe"},
 		{guard.Observe((*guard.NopObserver)(nil)), "Observe"},
 		{guard.StoreTimeout(10*time.Millisecond - 1), "StoreTimeout 9.999999ms is less than 10ms"},
@@ -128,29 +129,15 @@ func TestOptions_OfAGuard(t *testing.T) {
 	}
 }
 
-// New looks at its options as NewWithStore does, and at those of one Redis.
-func TestOptions_OfNew(t *testing.T) {
-	t.Parallel()
-	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
-	defer single.Close()
-	defer cluster.Close()
-	made := func(client redis.UniversalClient, opts ...guard.Option) func() (*guard.Guard, error) {
-		return func() (*guard.Guard, error) { return guard.New(client, opts...) }
-	}
-	takenUnless(t, "Prefix ", made(single, guard.Prefix("")))
-	takenUnless(t, "Replicas is for one Redis with replicas", made(cluster, guard.Replicas(1, time.Second)))
-	takenUnless(t, "Replicas timeout 1.001s is more than 1s, half of StoreTimeout", made(single, guard.Replicas(1, 1001*time.Millisecond)))
-	takenUnless(t, "", made(single, guard.Replicas(1, time.Second)))
-	takenUnless(t, "", made(cluster))
-}
-
 // Stores count milliseconds: a Guard believes of a ttl what the store does.
-func TestOptions_ATTLIsCutToWholeMilliseconds(t *testing.T) {
+func TestOptions_TTLAndKeepAreCutToWholeMilliseconds(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		require.NoError(t, g.lock(guard.TTL(100*time.Millisecond+900*time.Microsecond)))
+		const rest = 900 * time.Microsecond
+		_, _, err := guard.Once(t.Context(), g.Guard, k, 3*time.Millisecond+rest, gives(1), guard.TTL(100*time.Millisecond+rest))
+		require.NoError(t, err)
 		claim, _ := g.s.last("k")
 		assert.Equal(t, 100*time.Millisecond, claim.TTL)
+		assert.Equal(t, 3*time.Millisecond, claim.Once.Keep)
 	})
 }
 
@@ -199,7 +186,6 @@ func TestZero_AndNil(t *testing.T) {
 		assert.Nil(t, g)
 		return err
 	}
-	_, noClients := quorum.New(nil)
 	for name, test := range map[string]struct {
 		err, want error
 		names     string
@@ -234,8 +220,6 @@ func TestZero_AndNil(t *testing.T) {
 		"nil Store":                 {made(guard.NewWithStore(nil)), guard.ErrOption, "store is nil"},
 		"nil Store of a type":       {made(guard.NewWithStore((*guardtest.Store)(nil))), guard.ErrOption, "store is nil"},
 		"nil client":                {made(guard.New(nil)), guard.ErrOption, "client is nil"},
-		"nil client of a type":      {made(guard.New((*redis.Client)(nil))), guard.ErrOption, "client is nil"},
-		"nil clients":               {noClients, guard.ErrOption, "clients"},
 		"nil options":               {guardhook.CheckOptions([]guard.LockOption{nil, nil}), nil, ""},
 	} {
 		require.ErrorIs(t, test.err, test.want, name)
@@ -260,20 +244,6 @@ func TestZero_AndNil(t *testing.T) {
 	require.ErrorIs(t, l.Err(), guard.ErrReleased)
 	require.NoError(t, g.Shutdown(noContext))
 	require.ErrorIs(t, g.WithLock(ctx, k, never), guard.ErrClosed)
-}
-
-func TestKey_KeyfEscapesSeparators(t *testing.T) {
-	key, err := guard.Keyf("t:%s:o:%s:%d", "a:b", "c%d", 42)(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, "t:a%3Ab:o:c%25d:42", key)
-	assert.Equal(t, "a%3Ab:c%25:", guard.JoinKey("a:b", "c%", ""))
-	for name, key := range map[string]guard.KeyFunc{
-		"is empty":                guard.Keyf("order:%s", ""),
-		"does not fit the format": guard.Keyf("order:%s"),
-	} {
-		_, err := key(t.Context())
-		assert.ErrorContains(t, as[*guard.KeyError](t, err), name)
-	}
 }
 
 func TestKey_InvalidKeysRunNothing(t *testing.T) {
@@ -301,18 +271,6 @@ func TestKey_InvalidKeysRunNothing(t *testing.T) {
 	}
 }
 
-func TestKey_LongestAndStrangestKeysLock(t *testing.T) {
-	g := guardtest.NewRedisGuard(t)
-	for _, key := range []string{strings.Repeat("k", guard.MaxKeyLength), "{", "}", "{}", "}{", ":", "\x00", "a\nb", "订单:42", `\`} {
-		require.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {
-			l, ok := guard.Held(ctx, guard.Key(key))
-			require.True(t, ok)
-			assert.Equal(t, key, l.Key())
-			return nil
-		}))
-	}
-}
-
 // The keys were computed apart from this code: processes of all versions must agree on them.
 func TestStripe_StripesAreTheSameEverywhere(t *testing.T) {
 	for want, row := range map[string]struct {
@@ -331,28 +289,6 @@ func TestStripe_StripesAreTheSameEverywhere(t *testing.T) {
 		}))
 		assert.Len(t, g.r.Observations("HoldStart"), 1, "two IDs of one stripe are one lock")
 	})
-}
-
-func TestStripe_OutOfBounds(t *testing.T) {
-	failing := func(context.Context) (string, error) { return "", errBoom }
-	for _, row := range []struct {
-		n     int
-		key   guard.KeyFunc
-		names string
-	}{
-		{0, k, "0 stripes, which is outside 1 to 65536"},
-		{-1, k, "-1 stripes, which is outside 1 to 65536"},
-		{65537, k, "65537 stripes, which is outside 1 to 65536"},
-		{16, nil, "no key function"},
-		{16, guard.Key(""), "empty"},
-		{16, guard.Key(strings.Repeat("k", 513)), "513 bytes"},
-		{16, failing, "boom"},
-	} {
-		_, err := guard.Stripe(row.n, row.key)(t.Context())
-		require.ErrorIs(t, err, guard.ErrKey)
-		require.ErrorContains(t, err, row.names)
-		require.EqualError(t, guardtest.NewMemoryGuard(t).WithLock(t.Context(), guard.Stripe(row.n, row.key), nothing), err.Error())
-	}
 }
 
 // A Guard that is used on the other side of a bubble's wall would hang.
@@ -388,71 +324,6 @@ func TestBubble_AGuardStaysOnItsSideOfTheWall(t *testing.T) {
 // wrapped is how instrumented clients are often made: it has all methods, and New cannot know what it is.
 type wrapped struct{ redis.UniversalClient }
 
-// A Guard has to know what its client does when a server hangs. Two kinds are known.
-func TestClients_OnlyKnownClientsAreTaken(t *testing.T) {
-	t.Parallel()
-	const nowhere = "127.0.0.1:1"
-	single := redis.NewClient(&redis.Options{Addr: nowhere})
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}})
-	failover := redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}})
-	failoverCluster := redis.NewFailoverClusterClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}})
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": nowhere, "b": "127.0.0.1:2"}})
-	for _, c := range []redis.UniversalClient{single, cluster, failover, failoverCluster, ring} {
-		t.Cleanup(func() { _ = c.Close() })
-	}
-	for name, test := range map[string]struct {
-		client      redis.UniversalClient
-		one, quorum string // what New and quorum.New say
-	}{
-		"standalone":             {single, "", ""},
-		"timeout":                {single.WithTimeout(time.Second), "", ""},
-		"sentinel":               {failover, "", ""},
-		"cluster":                {cluster, "", "clients has a *redis.ClusterClient at index 1: "},
-		"sentinel, as a cluster": {failoverCluster, "", "clients has a *redis.ClusterClient at index 1: "},
-		"ring": {
-			ring, "client is a *redis.Ring: it takes a shard that hangs out of use, and its locks would have two holders",
-			"clients has a *redis.Ring at index 1: ",
-		},
-		"wrapped": {
-			wrapped{single},
-			"client is a guard_test.wrapped; give New the *redis.Client or *redis.ClusterClient itself: a wrapper hides what New has to know, and its timeouts cannot be bound",
-			"clients has a guard_test.wrapped at index 1; give quorum.New the *redis.Client itself: a wrapper hides ",
-		},
-		"wrapped, no name": {
-			struct{ redis.UniversalClient }{single},
-			"client is a struct { redis.UniversalClient }; give New ",
-			"clients has a struct { redis.UniversalClient } at index 1; give quorum.New ",
-		},
-		"pointer to wrapped": {&wrapped{single}, "client is a *guard_test.wrapped; ", "clients has a *guard_test.wrapped at index 1; "},
-		"nil ring":           {(*redis.Ring)(nil), "client is nil", "clients has a *redis.Ring at index 1: "},
-		"nil cluster":        {(*redis.ClusterClient)(nil), "client is nil", "clients has a *redis.ClusterClient at index 1: "},
-		"nil wrapper":        {(*wrapped)(nil), "client is nil", "clients has a *guard_test.wrapped at index 1; "},
-		"nil client":         {(*redis.Client)(nil), "client is nil", "clients has no client at index 1"},
-		"zero":               {&redis.Client{}, "client is a *redis.Client that go-redis did not make", "clients has a *redis.Client at index 1 that go-redis did not make"},
-		"zero cluster":       {&redis.ClusterClient{}, "client is a *redis.ClusterClient that go-redis did not make", "clients has a *redis.ClusterClient at index 1: "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			takenUnless(t, test.one, func() (*guard.Guard, error) { return guard.New(test.client) })
-			takenUnless(t, test.quorum, func() (*quorum.Store, error) {
-				return quorum.New([]redis.UniversalClient{single, test.client, single})
-			})
-		})
-	}
-}
-
-// takenUnless makes something that is to be refused with an OptionError; "" is not.
-func takenUnless[T interface{ Close() error }](t *testing.T, refusal string, made func() (T, error)) {
-	t.Helper()
-	got, err := made()
-	if refusal == "" {
-		require.NoError(t, err)
-		require.NoError(t, got.Close())
-		return
-	}
-	assert.Contains(t, as[*guard.OptionError](t, err).Error(), "guard: "+refusal)
-	assert.Zero(t, got)
-}
-
 // refusing is a Limiter, and a Hook, that lets nothing pass.
 type refusing struct{}
 
@@ -471,77 +342,124 @@ func (refusing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipe
 	return func(context.Context, []redis.Cmder) error { return errBoom }
 }
 
-// endless has a client wait for ever for whatever it sends, and repeat it.
-func endless(o *redis.Options) {
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.DialTimeout = -1, -1, time.Hour, time.Hour
-	o.MaxRetries, o.DialerRetries = 1000, 1000
-}
-
-// What a client does for its own commands is not done for those of a Guard. A lease that outlives its Guard
-// is given back on a connection that is bounded as all others are.
-func TestClients_OptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	proxy := redistest.NewProxy(t, s.Addr())
-	client := proxy.Client(t, endless, func(o *redis.Options) {
-		o.Limiter = refusing{}
-		o.MaxActiveConns, o.PoolSize = 1, 1
-	})
-	client.AddHook(refusing{})
-	r := testenv.NewOn(t, s, proxy, client, guard.StoreTimeout(time.Second), guard.TTL(5*time.Second))
-	inTime, err := r.Acquire(t.Context(), guard.Key(t.Name()+" in time"))
-	require.NoError(t, err)
-	silent, err := r.Acquire(t.Context(), guard.Key(t.Name()+" silent"))
-	require.NoError(t, err)
-	proxy.Freeze()
-	failed := testenv.InBackground(func() error { return r.WithLock(t.Context(), guard.Key(t.Name()), nothing) })
-	require.ErrorIs(t, failed(t), guard.ErrStore)
-	closed := testenv.InBackground(r.Close)
-	require.NoError(t, closed(t))
-	proxy.Thaw()
-	require.ErrorIs(t, inTime.Release(t.Context()), guard.ErrClosed)
-	r.Gone(t, inTime.Key())
-	proxy.Freeze()
-	late := testenv.InBackground(func() error { return silent.Release(t.Context()) })
-	require.ErrorIs(t, late(t), guard.ErrClosed)
-	proxy.Thaw()
-	require.NoError(t, r.Direct.Del(context.WithoutCancel(t.Context()), testenv.LockOf(silent.Key())).Err())
-}
-
-// announced is a store that keeps what instances say of themselves.
+// announced is a store that keeps what instances say of themselves, and answers none of it.
 type announced struct {
 	*store
-	said chan [2]string
+	said chan string
 }
 
-func (a announced) Announce(ctx context.Context, instance, name string, _ time.Duration) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	a.said <- [2]string{instance, name}
-	return nil
+func (a announced) Announce(ctx context.Context, instance, name string, life time.Duration) error {
+	a.said <- fmt.Sprint(instance, " ", name, " ", life)
+	return untilDone(ctx)
 }
 
-// A Guard says what its process is called when it takes its first lock.
-func TestInstance_IsAnnouncedWithTheFirstLock(t *testing.T) {
-	for _, opt := range []guard.Option{nil, guard.Instance("web-1")} {
+// A Guard says what its process is called from its first lock on, and does not wait for the answer. An empty name says nothing.
+func TestInstance_IsAnnouncedFromTheFirstLockOn(t *testing.T) {
+	for _, name := range []string{"web-1", ""} {
 		bubble(t, func(t *testing.T, g *env) {
-			a := announced{g.s, make(chan [2]string, 10)}
-			made, err := guard.NewWithStore(a, opt)
+			a := announced{g.s, make(chan string, 10)}
+			made, err := guard.NewWithStore(a, guard.Instance(name))
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
 			assert.Empty(t, a.said)
-			require.NoError(t, made.WithLock(t.Context(), k, func(ctx context.Context) error {
-				l, _ := guard.FromContext(ctx)
-				synctest.Wait()
-				require.Len(t, a.said, 1)
-				said := <-a.said
-				assert.True(t, strings.HasPrefix(testenv.Owner(l), said[0]+"-"), "%s is of %s", testenv.Owner(l), said[0])
-				assert.Equal(t, opt != nil, said[1] == "web-1")
-				assert.NotEmpty(t, said[1])
-				return nil
-			}))
+			l, err := made.Acquire(t.Context(), k)
+			require.NoError(t, err)
+			time.Sleep(59 * time.Second)
+			require.NoError(t, l.Release(t.Context()))
 			require.NoError(t, made.Close())
+			assert.Len(t, a.said, map[string]int{"web-1": 3}[name])
+			close(a.said)
+			instance, _, _ := strings.Cut(testenv.Owner(l), "-")
+			for said := range a.said {
+				assert.Equal(t, instance+" web-1 1m0s", said)
+			}
 		})
+	}
+}
+
+// New looks at its options as NewWithStore does, and at those of one Redis. It has to know what its client does when a
+// server hangs: two kinds are known.
+func TestNew_OptionsAndClients(t *testing.T) {
+	t.Parallel()
+	const nowhere = "127.0.0.1:1"
+	single := redis.NewClient(&redis.Options{Addr: nowhere})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}})
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}})
+	failoverCluster := redis.NewFailoverClusterClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": nowhere, "b": "127.0.0.1:2"}})
+	for _, c := range []redis.UniversalClient{single, cluster, failover, failoverCluster, ring} {
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	for name, test := range map[string]struct {
+		client redis.UniversalClient
+		opt    guard.Option
+		want   string // the OptionError, if any
+	}{
+		"standalone":             {single, nil, ""},
+		"timeout":                {single.WithTimeout(time.Second), nil, ""},
+		"sentinel":               {failover, nil, ""},
+		"cluster":                {cluster, nil, ""},
+		"sentinel, as a cluster": {failoverCluster, nil, ""},
+		"ring":                   {ring, nil, "client is a *redis.Ring: it takes a shard that hangs out of use, and its locks would have two holders"},
+		"wrapped": {
+			wrapped{single},
+			nil,
+			"client is a guard_test.wrapped; give New the *redis.Client or *redis.ClusterClient itself: a wrapper hides what New has to know, and its timeouts cannot be bound",
+		},
+		"pointer to wrapped":  {&wrapped{single}, nil, "client is a *guard_test.wrapped; "},
+		"nil wrapper":         {(*wrapped)(nil), nil, "client is nil"},
+		"nil client":          {(*redis.Client)(nil), nil, "client is nil"},
+		"zero":                {&redis.Client{}, nil, "client is a *redis.Client that go-redis did not make"},
+		"zero cluster":        {&redis.ClusterClient{}, nil, "client is a *redis.ClusterClient that go-redis did not make"},
+		"prefix":              {single, guard.Prefix(""), "Prefix "},
+		"replicas":            {single, guard.Replicas(1, time.Second), ""},
+		"patient replicas":    {single, guard.Replicas(1, 1001*time.Millisecond), "Replicas timeout 1.001s is more than 1s, half of StoreTimeout"},
+		"replicas, a cluster": {cluster, guard.Replicas(1, time.Second), "Replicas is for one Redis with replicas"},
+	} {
+		g, err := guard.New(test.client, test.opt)
+		if test.want == "" {
+			require.NoError(t, err, name)
+			require.NoError(t, g.Close())
+			continue
+		}
+		assert.Contains(t, as[*guard.OptionError](t, err).Error(), "guard: "+test.want, name)
+		assert.Nil(t, g)
+	}
+}
+
+// What a client does for its own commands, such as to wait for ever or to ask a hook, is not done for those of a Guard.
+func TestNew_OptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	client := proxy.Client(t, func(o *redis.Options) {
+		o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.DialTimeout = -1, -1, time.Hour, time.Hour
+		o.MaxRetries, o.DialerRetries = 1000, 1000
+		o.Limiter, o.MaxActiveConns, o.PoolSize = refusing{}, 1, 1
+	})
+	client.AddHook(refusing{})
+	r := testenv.NewOn(t, s, proxy, client, guard.StoreTimeout(time.Second))
+	require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), nothing))
+	proxy.Freeze()
+	failed := testenv.InBackground(func() error { return r.WithLock(t.Context(), guard.Key(t.Name()), nothing) })
+	require.ErrorIs(t, failed(t), guard.ErrStore)
+	proxy.Thaw()
+}
+
+func TestStripe_OutOfBounds(t *testing.T) {
+	g := guardtest.NewMemoryGuard(t)
+	for _, row := range []struct {
+		n     int
+		key   guard.KeyFunc
+		names string
+	}{
+		{0, k, "0 stripes, which is outside 1 to 65536"},
+		{65537, k, "65537 stripes, which is outside 1 to 65536"},
+		{16, nil, "no key function"},
+		{16, guard.Key(""), "empty"},
+	} {
+		err := g.WithLock(t.Context(), guard.Stripe(row.n, row.key), never(t))
+		require.ErrorIs(t, err, guard.ErrKey)
+		require.ErrorContains(t, err, row.names)
 	}
 }

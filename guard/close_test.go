@@ -19,17 +19,15 @@ import (
 
 func TestClose_EndsLeasesAndWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		working := begin(func() error {
-			return g.WithLock(t.Context(), k, func(ctx context.Context) error {
-				<-ctx.Done()
-				assert.Equal(t, 1, g.s.Depth("k"), "taken while the work runs")
-				return nil
-			})
+		var waiting chan error
+		err := g.WithLock(t.Context(), k, func(ctx context.Context) error {
+			waiting = begin(func() error { return g.WithLock(t.Context(), k, never(t)) })
+			require.NoError(t, g.Close())
+			require.NoError(t, g.Close())
+			<-ctx.Done()
+			assert.Equal(t, 1, g.s.Depth("k"), "taken while the work runs")
+			return nil
 		})
-		waiting := begin(func() error { return g.WithLock(t.Context(), k, never(t)) })
-		require.NoError(t, g.Close())
-		require.NoError(t, g.Close())
-		err := <-working
 		require.ErrorIs(t, err, guard.ErrLost)
 		require.ErrorIs(t, err, guard.ErrClosed)
 		is(t, <-waiting, guard.ErrClosed, guard.ErrLost)
@@ -37,18 +35,6 @@ func TestClose_EndsLeasesAndWaiters(t *testing.T) {
 		synctest.Wait() // observers hear last
 		assert.ErrorIs(t, g.r.Observations("HoldEnd")[0].Hold.Err, guard.ErrClosed)
 		require.ErrorIs(t, g.WithLock(t.Context(), k, never(t)), guard.ErrClosed)
-	})
-}
-
-func TestClose_FromInsideTheWork(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		err := g.WithLock(t.Context(), k, func(ctx context.Context) error {
-			require.NoError(t, g.Close())
-			return ctx.Err()
-		})
-		require.ErrorIs(t, err, guard.ErrClosed)
-		require.ErrorIs(t, err, context.Canceled)
-		assert.Equal(t, 0, g.s.Depth("k"))
 	})
 }
 
@@ -80,16 +66,6 @@ func TestClose_EndsItsConnections(t *testing.T) {
 	require.NoError(t, g.Close())
 	defer runtime.KeepAlive(g) // or a collection closes them
 	testenv.Eventually(t, func() bool { return strings.Count(direct.ClientList(t.Context()).Val(), "\n") == 1 }, "a connection is left")
-}
-
-// Shutdown ends as Close does: the bubble fails if a goroutine is left.
-func TestShutdown_LeavesNoGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, err := guard.NewWithStore(guardtest.NewStore())
-		require.NoError(t, err)
-		require.NoError(t, g.WithLock(t.Context(), k, nothing))
-		require.NoError(t, g.Shutdown(t.Context()))
-	})
 }
 
 // Shutdown waits for leases, and for locks under them. No other caller gets in, not under a lease of another Guard.

@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/guardhook"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // k is the key that most tests lock.
@@ -301,4 +303,8 @@ func times(n int, wantOp, wantKey string, happen func() error) func(context.Cont
 		}
 		return nil
 	}
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(redistest.Run(m))
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -23,70 +23,59 @@ import (
 func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 	cause := errors.New("cause")
 	for _, c := range []struct {
-		err  error
-		kind string
-		is   []error
+		err        error
+		kind, text string
+		is         []error
 	}{
-		{&guard.BusyError{Name: "n", Key: "secret", Holder: "secret"}, "lock_busy", []error{guard.ErrBusy}},
-		{&guard.BusyError{Name: "n", Key: "secret", Waited: time.Second}, "lock_wait_timeout", []error{guard.ErrBusy}},
-		{&guard.BusyError{Name: "n", Key: "secret", Waited: time.Second, Limit: 3}, "lock_full", []error{guard.ErrBusy}},
-		{&guard.BusyError{Key: "secret", Err: context.Canceled}, "canceled", []error{guard.ErrBusy, context.Canceled}},
-		{&guard.BusyError{Key: "secret", Err: context.DeadlineExceeded}, "deadline_exceeded", []error{guard.ErrBusy, context.DeadlineExceeded}},
-		{&guard.LostError{Key: "secret", Cause: cause}, "lock_lost", []error{guard.ErrLost, cause}},
-		{&guard.LostError{Key: "secret", Cause: guard.ErrMaxHold}, "lock_max_hold", []error{guard.ErrLost, guard.ErrMaxHold}},
-		{&guard.LostError{Key: "secret", Cause: guard.ErrReleased}, "lock_released", []error{guard.ErrLost, guard.ErrReleased}},
-		{&guard.LostError{Key: "secret", Cause: guard.ErrRevoked}, "lock_revoked", []error{guard.ErrLost, guard.ErrRevoked}},
-		{&guard.LostError{Key: "secret", Cause: guard.ErrClosed}, "lock_lost", []error{guard.ErrLost, guard.ErrClosed}},
-		{&guard.StoreError{Op: "acquire", Key: "secret", Err: cause}, "lock_store_unavailable", []error{guard.ErrStore, cause}},
-		{&guard.KeyError{Key: "secret", Reason: "empty", Err: cause}, "lock_key_invalid", []error{guard.ErrKey, cause}},
-		{&guard.OnceError{Key: "secret", Err: guard.ErrOtherInput}, "idempotency_key_reused", []error{guard.ErrOtherInput}},
-		{&guard.OnceError{Key: "secret", Err: guard.ErrUnknownOutcome}, "idempotency_outcome_unknown", []error{guard.ErrUnknownOutcome}},
-		{&guard.OnceError{Key: "secret", Err: guard.ErrNotKept}, "idempotency_result_not_kept", []error{guard.ErrNotKept}},
-		{&guard.OptionError{Option: "TTL", Reason: "is bad"}, "option_invalid", []error{guard.ErrOption}},
-		{guard.ErrBusy, "lock_busy", nil},
-		{guard.ErrLost, "lock_lost", nil},
-		{guard.ErrMaxHold, "lock_max_hold", nil},
-		{guard.ErrReleased, "lock_released", nil},
-		{guard.ErrStore, "lock_store_unavailable", nil},
-		{guard.ErrKey, "lock_key_invalid", nil},
-		{guard.ErrOption, "option_invalid", nil},
-		{guard.ErrClosed, "shutting_down", nil},
-		{guard.ErrNoGuard, "no_guard", nil},
+		{&guard.BusyError{Key: "secret", Holder: "secret"}, "lock_busy", `lock is busy`, []error{guard.ErrBusy}},
+		{&guard.BusyError{Name: "n", Waited: time.Second}, "lock_wait_timeout", `lock "n" is busy, waited 1s`, []error{guard.ErrBusy}},
+		{&guard.BusyError{Waited: time.Second, Limit: 3}, "lock_full", `lock is busy, waited 1s`, []error{guard.ErrBusy}},
+		{
+			&guard.BusyError{Waited: time.Second, HeldOver: true}, "lock_held_over", `lock is kept after its work: its MinHold has not passed`,
+			[]error{guard.ErrBusy},
+		},
+		{
+			&guard.BusyError{Name: "n", Err: context.Canceled}, "canceled", `lock "n" is busy, gave up after 0s: context canceled`,
+			[]error{guard.ErrBusy, context.Canceled},
+		},
+		{
+			&guard.BusyError{Err: context.DeadlineExceeded}, "deadline_exceeded", `lock is busy, gave up after 0s: context deadline exceeded`,
+			[]error{guard.ErrBusy, context.DeadlineExceeded},
+		},
+		{&guard.LostError{Key: "secret", Cause: cause}, "lock_lost", `lock was lost: cause`, []error{guard.ErrLost, cause}},
+		{&guard.LostError{Cause: guard.ErrMaxHold}, "lock_max_hold", `lock was lost: guard: MaxHold is used up`, []error{guard.ErrLost, guard.ErrMaxHold}},
+		{&guard.LostError{Name: "n", Cause: guard.ErrReleased}, "lock_released", `lock "n" was released`, []error{guard.ErrLost, guard.ErrReleased}},
+		{&guard.LostError{Cause: guard.ErrRevoked}, "lock_revoked", `lock was lost: guard: lock was revoked`, []error{guard.ErrLost, guard.ErrRevoked}},
+		{&guard.LostError{Cause: guard.ErrClosed}, "lock_lost", `lock was lost: guard: closed`, []error{guard.ErrLost, guard.ErrClosed}},
+		{
+			&guard.StoreError{Op: "renew", Name: "n", Key: "secret", Err: cause}, "lock_store_unavailable",
+			`lock store is unavailable: renew of lock "n": cause`,
+			[]error{guard.ErrStore, cause},
+		},
+		{&guard.StoreError{Op: "ping", Err: cause}, "lock_store_unavailable", `lock store is unavailable: ping: cause`, []error{guard.ErrStore, cause}},
+		{&guard.KeyError{Key: "secret", Reason: "empty", Err: cause}, "lock_key_invalid", `invalid lock key: empty: cause`, []error{guard.ErrKey, cause}},
+		{
+			&guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrOtherInput}, "idempotency_key_reused",
+			`once "n": the key was used with another input`,
+			[]error{guard.ErrOtherInput},
+		},
+		{
+			&guard.OnceError{Err: guard.ErrUnknownOutcome}, "idempotency_outcome_unknown",
+			`once: an earlier call began, and nobody knows how it ended`,
+			[]error{guard.ErrUnknownOutcome},
+		},
+		{&guard.OptionError{Option: "TTL", Reason: "is bad"}, "option_invalid", `TTL is bad`, []error{guard.ErrOption}},
+		{guard.ErrBusy, "lock_busy", `lock is busy`, nil},
+		{guard.ErrClosed, "shutting_down", `closed`, nil},
 	} {
 		assert.Equal(t, c.kind, as[interface {
 			error
 			ErrorType() string
 		}](t, c.err).ErrorType())
-		assert.NotContains(t, c.err.Error(), "secret")
-		assert.NotEmpty(t, c.err.Error())
-		for _, target := range []error{guard.ErrBusy, guard.ErrLost, guard.ErrStore, guard.ErrKey, guard.ErrOption, cause} {
-			wanted := slices.Contains(append(c.is, c.err), target)
-			assert.Equal(t, wanted, errors.Is(c.err, target), "%v is %v", c.err, target)
+		assert.Equal(t, "guard: "+c.text, c.err.Error())
+		for _, target := range append(c.is, guard.ErrBusy, guard.ErrLost, guard.ErrStore, guard.ErrKey, guard.ErrOption, cause) {
+			assert.Equal(t, slices.Contains(append(c.is, c.err), target), errors.Is(c.err, target), "%v is %v", c.err, target)
 		}
-		for _, target := range c.is {
-			assert.ErrorIs(t, c.err, target)
-		}
-	}
-}
-
-func TestErrors_Texts(t *testing.T) {
-	cause := errors.New("cause")
-	for want, err := range map[string]error{
-		`guard: lock "n" is busy`:                                            &guard.BusyError{Name: "n"},
-		`guard: lock "n" is busy, waited 1s`:                                 &guard.BusyError{Name: "n", Waited: time.Second},
-		`guard: lock "n" is busy, gave up after 1s: cause`:                   &guard.BusyError{Name: "n", Waited: time.Second, Err: cause},
-		`guard: lock "n" is kept after its work: its MinHold has not passed`: &guard.BusyError{Name: "n", Waited: time.Second, HeldOver: true},
-		`guard: lock "n" was released`:                                       &guard.LostError{Name: "n", Cause: guard.ErrReleased},
-		`guard: lock "n" was lost: cause`:                                    &guard.LostError{Name: "n", Cause: cause},
-		`guard: lock store is unavailable: renew of lock "n": cause`:         &guard.StoreError{Op: "renew", Name: "n", Err: cause},
-		`guard: lock store is unavailable: ping: cause`:                      &guard.StoreError{Op: "ping", Err: cause},
-		`guard: once "n": cause`:                                             &guard.OnceError{Name: "n", Err: errors.New("guard: cause")},
-		`guard: lock is busy`:                                                &guard.BusyError{},
-		`guard: lock is busy, waited 1s`:                                     &guard.BusyError{Waited: time.Second},
-		`guard: lock was lost: cause`:                                        &guard.LostError{Cause: cause},
-		`guard: once: cause`:                                                 &guard.OnceError{Err: errors.New("guard: cause")},
-	} {
-		require.EqualError(t, err, want)
 	}
 }
 
@@ -102,10 +91,10 @@ func TestEventKind_Texts(t *testing.T) {
 func TestErrors_ShowTheKeyWhenAskedFor(t *testing.T) {
 	for want, err := range map[string]error{
 		`err.type=lock_wait_timeout err.lock=n err.waited=1s err.retry_after=2s`: &guard.BusyError{Name: "n", Key: "secret", Holder: "secret", Waited: time.Second, RetryAfter: 2 * time.Second},
-		`err.type=lock_max_hold err.lock=n`:                                      &guard.LostError{Name: "n", Key: "secret", Cause: guard.ErrMaxHold},
-		`err.type=lock_store_unavailable err.lock=n err.op=renew`:                &guard.StoreError{Op: "renew", Name: "n", Key: "secret", Err: errors.New("cause")},
-		`err.type=lock_key_invalid`:                                              &guard.KeyError{Key: "secret", Reason: "too long"},
-		`err.type=idempotency_result_not_kept err.lock=n`:                        &guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrNotKept},
+		`err.type=lock_max_hold`:                                  &guard.LostError{Key: "secret", Cause: guard.ErrMaxHold},
+		`err.type=lock_store_unavailable err.lock=n err.op=renew`: &guard.StoreError{Op: "renew", Name: "n", Key: "secret", Err: errors.New("cause")},
+		`err.type=lock_key_invalid`:                               &guard.KeyError{Key: "secret", Reason: "too long"},
+		`err.type=idempotency_result_not_kept err.lock=n`:         &guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrNotKept},
 	} {
 		assert.Equal(t, err.Error()+` (key "secret")`, fmt.Sprintf("%+v", err))
 		for _, format := range []string{"%v", "%s", "%q", "%#v", "%x", "%+s", "%+q"} {
@@ -190,53 +179,37 @@ const (
 	secretMeta = "teller-4711"
 )
 
-// errorObserver reads the texts of all errors: those of calls, and those that observers get.
-type errorObserver struct {
-	guard.NopObserver
+// eavesdropper reads the texts of all errors: those of calls, and those that observers get.
+type eavesdropper struct {
 	*testing.T
-	mu      sync.Mutex
-	texts   []string
+	heard   guardtest.Recorder
+	errs    []error
 	secrets []string
 }
 
-func newEavesdropper(t *testing.T) *errorObserver {
-	e := &errorObserver{T: t, secrets: []string{secretKey, secretMeta}}
+func newEavesdropper(t *testing.T) *eavesdropper {
+	e := &eavesdropper{T: t, secrets: []string{secretKey, secretMeta}}
 	t.Cleanup(func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		assert.NotEmpty(t, e.texts)
+		for _, o := range e.heard.Observations() {
+			e.errs = append(e.errs, o.Wait.Err, o.Hold.Err, o.Event.Err)
+		}
+		text := errors.Join(e.errs...).Error()
 		for _, secret := range e.secrets {
-			assert.NotContains(t, strings.Join(e.texts, "\n"), secret)
+			assert.NotContains(t, text, secret)
 		}
 	})
 	return e
 }
 
-func (e *errorObserver) record(err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err != nil {
-		e.texts = append(e.texts, err.Error())
-	}
-}
-
-func (e *errorObserver) WaitEnd(_ context.Context, _ guard.Lock, r guard.WaitResult) { e.record(r.Err) }
-
-func (e *errorObserver) HoldEnd(_ context.Context, _ guard.Lock, r guard.HoldResult) { e.record(r.Err) }
-
-func (e *errorObserver) Event(_ context.Context, _ guard.Lock, ev guard.Event) { e.record(ev.Err) }
-
-// options are those of Guards whose observer it is.
-func (e *errorObserver) options(opts ...guard.Option) []guard.Option {
-	return append(opts, guard.Observe(e), guard.Metadata(secretMeta), guard.StoreTimeout(500*time.Millisecond))
+// options are those of Guards that it listens to.
+func (e *eavesdropper) options(opts ...guard.Option) []guard.Option {
+	return append(opts, guard.Observe(&e.heard), guard.Metadata(secretMeta), guard.StoreTimeout(500*time.Millisecond))
 }
 
 // take holds the key; its owner is a secret.
-func (e *errorObserver) take(g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
+func (e *eavesdropper) take(g *guard.Guard, opts ...guard.LockOption) *guard.Lease {
 	l, err := g.Acquire(e.Context(), guard.Key(secretKey), opts...)
 	require.NoError(e, err)
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	owner := testenv.Owner(l)
 	instance, _, _ := strings.Cut(owner, "-")
 	e.secrets = append(e.secrets, owner, instance)
@@ -244,53 +217,38 @@ func (e *errorObserver) take(g *guard.Guard, opts ...guard.LockOption) *guard.Le
 }
 
 // fails has a call fail.
-func (e *errorObserver) fails(want error, g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) {
+func (e *eavesdropper) fails(want error, g *guard.Guard, key guard.KeyFunc, opts ...guard.LockOption) {
 	err := g.WithLock(e.Context(), key, nothing, opts...)
 	require.ErrorIs(e, err, want)
-	e.record(err)
+	e.errs = append(e.errs, err)
 }
 
 func TestSecret_ErrorsTellNothingSecret(t *testing.T) {
 	t.Parallel()
 	key := guard.Key(secretKey)
-	for name, how := range map[string]func(e *errorObserver, s *redistest.Server, g *guard.Guard){
-		"waited in vain": func(e *errorObserver, s *redistest.Server, g *guard.Guard) {
+	for name, how := range map[string]func(e *eavesdropper, s *redistest.Server, g *guard.Guard){
+		"waited in vain": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
 			e.take(g)
 			e.fails(guard.ErrBusy, testenv.GuardOn(e.T, s.Client(e), e.options()...), key, guard.Wait(100*time.Millisecond))
 		},
-		"Redis is gone": func(e *errorObserver, s *redistest.Server, g *guard.Guard) {
+		"Redis is gone": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
 			s.Kill()
 			e.fails(guard.ErrStore, g, key)
 		},
-		"Redis is silent": func(e *errorObserver, s *redistest.Server, g *guard.Guard) {
-			require.NoError(e, s.Pause())
-			e.fails(guard.ErrStore, g, key)
-		},
-		"a queue of another type": func(e *errorObserver, s *redistest.Server, g *guard.Guard) {
+		"a queue of another type": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
 			e.take(g)
 			require.NoError(e, s.Client(e).Set(e.Context(), testenv.LockOf(secretKey)+":queue", secretMeta, 0).Err())
 			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e), e.options()...), key)
 		},
-		"no memory": func(e *errorObserver, s *redistest.Server, g *guard.Guard) {
-			require.NoError(e, s.Client(e).ConfigSet(e.Context(), "maxmemory", "1").Err())
-			e.fails(guard.ErrStore, g, key)
-		},
-		"no right to the key": func(e *errorObserver, s *redistest.Server, _ *guard.Guard) {
+		"no right to the key": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
 			require.NoError(e, s.Client(e).Do(e.Context(), "acl", "setuser", "redlatch", "on", ">PASSWORD", "~other", "+@all").Err())
 			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e, login), e.options()...), key)
 		},
-		"another password": func(e *errorObserver, s *redistest.Server, _ *guard.Guard) {
+		"another password": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
 			e.secrets = append(e.secrets, "PASSWORD")
 			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e, login), e.options()...), key)
 		},
-		"keys that are none": func(e *errorObserver, _ *redistest.Server, g *guard.Guard) {
-			for _, key := range []guard.KeyFunc{
-				guard.Key(strings.Repeat(secretKey, 50)), guard.Key(secretKey + "\xff"), guard.Keyf("order:%d", secretKey),
-			} {
-				e.fails(guard.ErrKey, g, key)
-			}
-		},
-		"too few replicas": func(e *errorObserver, s *redistest.Server, _ *guard.Guard) {
+		"too few replicas": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
 			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e), e.options(guard.Replicas(1, 50*time.Millisecond))...), key)
 		},
 	} {
@@ -312,6 +270,6 @@ func TestSecret_ErrorsOfAQuorumTellNothingSecret(t *testing.T) {
 	q.Servers[1].Kill()
 	testenv.Await(t, l.Context().Done())
 	require.ErrorIs(t, l.Err(), guard.ErrLost)
-	e.record(l.Err())
+	e.errs = append(e.errs, l.Err())
 	e.fails(guard.ErrStore, other, guard.Key(secretKey))
 }

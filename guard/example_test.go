@@ -95,25 +95,6 @@ func ExampleGuard_WithLock_reentry() {
 	// depth 0 <nil>
 }
 
-// When the lock is lost the context of the work ends, with the reason as its cause. Work
-// that heeds it stops; WithLock reports the loss whatever the work returns.
-func ExampleGuard_WithLock_lost() {
-	g, store := exampleGuard(guard.TTL(100 * time.Millisecond))
-	defer g.Close()
-
-	err := g.WithLock(context.Background(), order, func(ctx context.Context) error {
-		store.Drop("order:42") // as when Redis lost its data
-		<-ctx.Done()
-		fmt.Println("stop:", errors.Is(context.Cause(ctx), guard.ErrLost))
-		return nil
-	})
-	var lost *guard.LostError
-	fmt.Println(errors.As(err, &lost), lost.Key)
-	// Output:
-	// stop: true
-	// true order:42
-}
-
 func ExampleDo() {
 	g, _ := exampleGuard()
 	defer g.Close()
@@ -357,16 +338,6 @@ func ExampleNew() {
 	}
 	fmt.Println(g.Close()) // nothing was sent: New does not ask Redis
 	// Output: <nil>
-}
-
-// A store in memory, or one of your own.
-func ExampleNewWithStore() {
-	g, err := guard.NewWithStore(guardtest.NewStore())
-	fmt.Println(err)
-	fmt.Println(g.Close())
-	// Output:
-	// <nil>
-	// <nil>
 }
 
 // One of many instances runs the loop. When it ends or dies, another one does.

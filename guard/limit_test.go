@@ -6,15 +6,14 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/guardhook"
 )
@@ -24,37 +23,17 @@ func TestLimit_AtMostNAtOnce(t *testing.T) {
 		three := []guard.LockOption{guard.Limit(3), guard.Metadata("export")}
 		a, b, c := g.take(three...), g.take(three...), g.take(three...)
 		assert.EqualValues(t, 3, guardhook.Limit(a))
-		assert.NotEqual(t, testenv.Owner(a), testenv.Owner(b))
-		assert.Less(t, a.Fence(), b.Fence())
-		asked := g.s.Calls("acquire")
 		busy := g.busy(three...)
 		assert.EqualValues(t, 3, busy.Limit)
 		assert.Equal(t, "export", busy.Holder)
-		assert.Equal(t, asked, g.s.Calls("acquire"), "all permits are of this process")
-		assert.Equal(t, time.Second, g.busy(guard.Limit(3), guard.Wait(time.Second)).Waited)
-
 		next := g.later(guard.Limit(3))
 		time.Sleep(10 * time.Minute) // all are renewed
-		assert.Equal(t, 1, testenv.Queued(g.Guard))
-		freed := time.Now()
 		g.free(b)
-		d := <-next
-		assert.Zero(t, time.Since(freed))
-		g.free(a, c, d)
+		g.free(a, c, <-next)
 		g.knowsNothing()
-		g.free(g.take(guard.Limit(10_000), guard.Limit(7)))
-		for _, o := range g.r.Observations("HoldEnd") {
-			require.NoError(t, o.Hold.Err)
-		}
-	})
-}
-
-// The later Limit counts.
-func TestLimit_TheLaterLimitCounts(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		l := g.take(guard.Limit(3), guard.Limit(1))
-		assert.Equal(t, guardstore.Exclusive, guardhook.Limit(l))
-		g.free(l)
+		later := g.take(guard.Limit(3), guard.Limit(1))
+		assert.Equal(t, guardstore.Exclusive, guardhook.Limit(later), "the later Limit counts")
+		g.free(later)
 	})
 }
 
@@ -76,91 +55,37 @@ func TestLimit_AStoreMayRefuseOne(t *testing.T) {
 	})
 }
 
-// A fence names the permit, and MaxHold is of one holder of it.
-func TestLimit_APermitIsPassedOn(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		two := guard.Limit(2)
-		a, b := g.take(two, guard.MaxHold(time.Second)), g.take(two)
-		next := g.later(two)
-		assert.Empty(t, g.s.Queue("k"), "both permits are of this process: it need not ask")
-		g.free(a)
-		c := <-next
-		assert.Equal(t, testenv.Owner(a), testenv.Owner(c))
-		assert.Equal(t, a.Fence(), c.Fence())
-		assert.Len(t, g.r.Events(guard.EventHandover), 1)
-		time.Sleep(time.Minute)
-		require.NoError(t, c.Err())
-		assert.Equal(t, 2, g.s.Calls("acquire"))
-		g.free(b, c)
-		g.knowsNothing()
-	})
-}
-
-func TestLimit_ReadersAndWriters(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		a, b := g.take(guard.Shared()), g.take(guard.Shared())
-		assert.Equal(t, guardstore.Unlimited, guardhook.Limit(a))
-		assert.Zero(t, g.busy().Limit)
-		writer := g.later()
-		g.free(g.acquire(a.Context(), "k", guard.Shared())) // re-entry passes the writer
-		time.Sleep(5 * time.Millisecond)
-		_ = g.busy(guard.Shared()) // another reader does not
-		c, d := g.later(guard.Shared()), g.later(guard.Shared())
-		g.free(a, b)
-		w := <-writer
-		assert.Equal(t, guardstore.Exclusive, guardhook.Limit(w))
-		assert.Greater(t, w.Fence(), b.Fence())
-		_ = g.busy(guard.Shared())
-		g.free(w)
-		first, second := <-c, <-d
-		assert.Greater(t, min(first.Fence(), second.Fence()), w.Fence())
-		_ = g.busy()
-		g.free(first, second)
-		g.knowsNothing()
-	})
-}
-
 // A call joins a hold that is at least as strict.
 func TestLimit_ReentryUnderALimit(t *testing.T) {
 	for _, c := range []struct {
-		name         string
 		outer, inner guard.LockOption
 		refused      string // the OptionError, if any
 	}{
-		{"exclusive in exclusive", nil, nil, ""},
-		{"a limit in exclusive", nil, guard.Limit(3), ""},
-		{"a limit of 1 in exclusive", nil, guard.Limit(1), ""},
-		{"shared in exclusive", nil, guard.Shared(), ""},
-		{"the same limit", guard.Limit(3), guard.Limit(3), ""},
-		{"a higher limit", guard.Limit(3), guard.Limit(4), ""},
-		{"shared in a limit", guard.Limit(3), guard.Shared(), ""},
-		{"shared in shared", guard.Shared(), guard.Shared(), ""},
-		{"a lower limit", guard.Limit(3), guard.Limit(2), "with Limit(3), and the call wants it with Limit(2)"},
-		{"exclusive in a limit", guard.Limit(3), nil, "with Limit(3), and the call wants it with Limit(1), exclusively"},
-		{"a limit in shared", guard.Shared(), guard.Limit(9), "with Shared, and the call wants it with Limit(9)"},
-		{"exclusive in shared", guard.Shared(), nil, "with Shared, and the call wants it with Limit(1), exclusively"},
+		{nil, nil, ""},
+		{nil, guard.Limit(3), ""},
+		{nil, guard.Shared(), ""},
+		{guard.Limit(3), guard.Limit(3), ""},
+		{guard.Limit(3), guard.Limit(4), ""},
+		{guard.Limit(3), guard.Shared(), ""},
+		{guard.Shared(), guard.Shared(), ""},
+		{guard.Limit(3), guard.Limit(2), "with Limit(3), and the call wants it with Limit(2)"},
+		{guard.Limit(3), nil, "with Limit(3), and the call wants it with Limit(1), exclusively"},
+		{guard.Shared(), guard.Limit(9), "with Shared, and the call wants it with Limit(9)"},
+		{guard.Shared(), nil, "with Shared, and the call wants it with Limit(1), exclusively"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, g *env) {
-				ran := false
-				outer := g.take(c.outer)
-				err := g.WithLock(outer.Context(), k, func(ctx context.Context) error {
-					ran = true
-					inner, _ := guard.FromContext(ctx)
-					assert.Equal(t, guardhook.Limit(outer), guardhook.Limit(inner))
-					assert.Equal(t, outer.Fence(), inner.Fence())
-					return nil
-				}, c.inner, guard.Name("inner"))
-				assert.Equal(t, c.refused == "", ran)
-				if c.refused == "" {
-					require.NoError(t, err)
-				} else {
-					is(t, err, guard.ErrOption, guard.ErrBusy)
-					require.EqualError(t, err, "guard: ctx holds the key "+c.refused+": release it first")
-				}
-				g.free(outer)
-				assert.Zero(t, g.s.Depth("k"))
-			})
+		bubble(t, func(t *testing.T, g *env) {
+			outer := g.take(c.outer)
+			inner, err := g.Acquire(outer.Context(), k, c.inner)
+			if c.refused == "" {
+				require.NoError(t, err)
+				assert.Equal(t, []any{guardhook.Limit(outer), outer.Fence()}, []any{guardhook.Limit(inner), inner.Fence()})
+				g.free(inner)
+			} else {
+				is(t, err, guard.ErrOption, guard.ErrBusy)
+				require.EqualError(t, err, "guard: ctx holds the key "+c.refused+": release it first")
+			}
+			g.free(outer)
+			assert.Zero(t, g.s.Depth("k"))
 		})
 	}
 }
@@ -174,10 +99,8 @@ func TestLimit_HeldSeesExclusiveLeasesOnly(t *testing.T) {
 			assert.False(t, held)
 			_, fenced := guard.Fence(l.Context())
 			assert.False(t, fenced)
-			around, found := guard.FromContext(l.Context())
-			assert.True(t, found)
+			around, _ := guard.FromContext(l.Context())
 			assert.Same(t, l, around)
-			assert.Positive(t, l.Fence())
 			g.free(l)
 		}
 		outer := g.take()
@@ -188,48 +111,22 @@ func TestLimit_HeldSeesExclusiveLeasesOnly(t *testing.T) {
 		l, held := guard.Held(inner.Context(), guard.Key("k"))
 		assert.True(t, held)
 		assert.Same(t, outer, l)
-		_, held = guard.Held(inner.Context(), guard.Key("other"))
-		assert.False(t, held)
-		assert.Equal(t, []*guard.Lease{outer}, slices.Collect(guard.ExclusiveLeases(inner.Context())))
 		g.free(inner, outer)
 		_, held = guard.Held(inner.Context(), guard.Key("k"))
 		assert.False(t, held, "it was released")
-		_, fenced = guard.Fence(inner.Context())
-		assert.True(t, fenced)
-		assert.Len(t, slices.Collect(guard.ExclusiveLeases(inner.Context())), 1, "held or not")
+		assert.Equal(t, []*guard.Lease{outer}, slices.Collect(guard.ExclusiveLeases(inner.Context())), "held or not")
 	})
-}
-
-func TestLimit_AQuorumRefusesLimits(t *testing.T) {
-	clients := make([]redis.UniversalClient, 3)
-	for i := range clients {
-		clients[i] = guardtest.NewRedis(t)
-	}
-	g := testenv.GuardOnServers(t, clients)
-	for want, o := range map[string]guard.LockOption{
-		"Limit 3 does not go with a quorum": guard.Limit(3), "Shared does not go with a quorum": guard.Shared(),
-	} {
-		err := g.WithLock(t.Context(), k, never(t), o)
-		require.ErrorIs(t, err, guard.ErrOption)
-		assert.ErrorContains(t, err, want)
-	}
-	require.NoError(t, g.WithLock(t.Context(), k, nothing, guard.Limit(1)))
 }
 
 func TestLimit_ObserversLearnTheMode(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		g.free(g.take(guard.Shared()), g.take(guard.Limit(3)))
-		g.free(g.take(guard.Limit(1)))
-		modes := map[guard.Lock]bool{}
-		for _, o := range g.r.Observations() {
-			modes[o.Lock] = true
-		}
-		assert.Equal(t, map[guard.Lock]bool{
-			{Key: "k", Limit: guardstore.Unlimited}: true,
-			{Key: "k", Limit: 3}:                    true,
-			{Key: "k"}:                              true,
-		}, modes)
-	})
+	for limit, opt := range map[guardstore.Limit]guard.LockOption{guardstore.Unlimited: guard.Shared(), 3: guard.Limit(3), 0: guard.Limit(1)} {
+		bubble(t, func(t *testing.T, g *env) {
+			g.free(g.take(opt))
+			for _, o := range g.r.Observations() {
+				assert.Equal(t, guard.Lock{Key: "k", Limit: limit}, o.Lock)
+			}
+		})
+	}
 }
 
 // As many goroutines as the limit allows never find a key busy because of what their process is giving back at that
@@ -259,4 +156,101 @@ func TestLimit_OwnReleaseInFlightIsNotBusy(t *testing.T) {
 			callers.Wait()
 		})
 	}
+}
+
+// readers takes k as n readers at once, each of which must get it at once.
+func (g *env) readers(n int, opts ...guard.LockOption) []*guard.Lease {
+	leases := make([]*guard.Lease, n)
+	var all sync.WaitGroup
+	for i := range leases {
+		all.Go(func() { leases[i] = g.take(append(opts, guard.Shared())...) })
+	}
+	all.Wait()
+	return leases
+}
+
+func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		readers := g.readers(100)
+		for _, l := range readers {
+			assert.Equal(t, testenv.Owner(readers[0]), testenv.Owner(l))
+			assert.Equal(t, readers[0].Fence(), l.Fence())
+			assert.Equal(t, guardstore.Unlimited, guardhook.Limit(l))
+			require.NoError(t, l.Check(t.Context()))
+		}
+		assert.Equal(t, 1, g.s.Calls("acquire"))
+		assert.Len(t, g.Holds(), 100)
+		g.free(readers[1:]...)
+		assert.Zero(t, g.s.Calls("release"), "one is inside")
+		assert.Zero(t, g.busy().Limit)
+		time.Sleep(10 * time.Minute) // it is renewed
+		assert.Equal(t, 1, g.s.Depth("k"))
+		g.free(readers[0])
+		assert.Equal(t, 1, g.s.Calls("release"))
+		g.knowsNothing()
+		assert.Empty(t, g.r.Events(guard.EventHandover))
+		local := 0
+		for _, o := range g.r.Observations("WaitEnd") {
+			if o.Wait.Local {
+				local++
+			}
+		}
+		assert.Equal(t, 99, local)
+	})
+}
+
+// MaxHold of several locks is counted when all are there: it does not end the lock of another caller.
+func TestShared_MaxHoldOfSeveralLocksEndsItsOwnReads(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		capped := g.readers(2, guard.MaxHold(time.Hour))
+		assert.NotEqual(t, testenv.Owner(capped[0]), testenv.Owner(capped[1]), "a call with MaxHold shares nothing")
+		g.free(capped...)
+		held, release := g.holdAll("k b", guard.Shared(), guard.MaxHold(time.Second))
+		other := g.take(guard.Shared())
+		<-held.Done()
+		require.ErrorIs(t, context.Cause(held), guard.ErrMaxHold)
+		require.NoError(t, other.Err())
+		g.free(other)
+		require.ErrorIs(t, release(), guard.ErrLost)
+	})
+}
+
+func TestShared_TheLossOfASharedGrantEndsAllItsReaders(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		readers := g.readers(3)
+		readers = append(readers, g.acquire(readers[1].Context(), "k", guard.Shared()))
+		time.Sleep(time.Second)
+		g.s.Drop("k")
+		begun := time.Now()
+		require.ErrorIs(t, readers[0].Check(t.Context()), guard.ErrLost)
+		for _, l := range readers {
+			<-l.Context().Done()
+			require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
+		}
+		assert.Zero(t, time.Since(begun))
+		synctest.Wait()
+		assert.Len(t, g.r.Events(guard.EventLoss), 3, "of each hold")
+		assert.Empty(t, g.Holds())
+		next := g.take(guard.Shared()) // no reader joins the lost grant
+		for _, l := range readers {
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		}
+		g.free(next)
+		g.knowsNothing()
+	})
+}
+
+func TestShared_ANestedCallThatEndsLearnsOfALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		readers := g.readers(2)
+		time.Sleep(time.Second)
+		err := g.WithLock(readers[0].Context(), k, func(context.Context) error { g.s.Drop("k"); return nil }, guard.Shared())
+		require.ErrorIs(t, err, guard.ErrLost)
+		for _, l := range readers {
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		}
+		synctest.Wait()
+		assert.Len(t, g.r.Events(guard.EventLoss), 2)
+		g.knowsNothing()
+	})
 }

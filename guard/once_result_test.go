@@ -111,42 +111,31 @@ func later[T any](t *testing.T, v T) (kept T, why error) {
 	return kept, why
 }
 
+// notKept checks why a result is not kept.
+func notKept[T any](t *testing.T, want string, v T) {
+	t.Helper()
+	_, why := later(t, v)
+	require.EqualError(t, why, `guard: once: the work was done, its result was not kept: `+want)
+}
+
 // A result that JSON would change is not kept. The event says where, and no value.
 func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	cycle := &custom{}
 	cycle.self = cycle
-	notKept := func(want string, why error) {
-		t.Helper()
-		require.Error(t, why, want)
-		assert.Equal(t, `guard: once: the work was done, its result was not kept: `+want, why.Error())
-	}
-	_, why := later(t, hidden{1, 2})
-	notKept("JSON does not give it back: guard_test.hidden.b differs", why)
-	_, why = later(t, []map[string]*hidden{{"secret": {1, 2}}})
-	notKept("JSON does not give it back: []map[string]*guard_test.hidden[0][…].b differs", why)
-	_, why = later(t, dropped{"a"})
-	notKept("JSON does not give it back: guard_test.dropped.A differs", why)
-	_, why = later(t, map[string]any{"id": int64(1)<<53 + 1})
-	notKept("JSON does not give it back: map[string]interface {}[…] differs", why)
-	_, why = later[any](t, uint64(math.MaxUint64))
-	notKept("JSON does not give it back: uint64 differs", why)
-	_, why = later(t, "a\xffb")
-	notKept("JSON does not give it back: string differs", why)
-	_, why = later(t, map[string]int{"a\xffb": 1})
-	notKept("JSON does not give it back: map[string]int[…] differs", why)
-	_, why = later[any](t, hidden{1, 0})
-	notKept("JSON does not give it back: guard_test.hidden differs", why)
-	_, why = later[any](t, []any{time.Now()})
-	notKept("JSON does not give it back: []interface {}[0] differs", why)
-	_, why = later(t, struct{ F func() }{})
-	notKept("json: unsupported type: func()", why)
-	_, why = later(t, json.RawMessage(`{"a": 1}`))
-	notKept("JSON does not give it back: json.RawMessage differs", why)
-	_, why = later(t, cents{5, -1})
-	notKept("decode it: json: cannot unmarshal number 0.5 into Go value of type int", why)
-	_, why = later(t, custom{})
-	notKept("JSON does not give it back: guard_test.custom.self differs", why)
-	_, why = later(t, *cycle)
+	notKept(t, "JSON does not give it back: guard_test.hidden.b differs", hidden{1, 2})
+	notKept(t, "JSON does not give it back: []map[string]*guard_test.hidden[0][…].b differs", []map[string]*hidden{{"secret": {1, 2}}})
+	notKept(t, "JSON does not give it back: guard_test.dropped.A differs", dropped{"a"})
+	notKept(t, "JSON does not give it back: map[string]interface {}[…] differs", map[string]any{"id": int64(1)<<53 + 1})
+	notKept[any](t, "JSON does not give it back: uint64 differs", uint64(math.MaxUint64))
+	notKept(t, "JSON does not give it back: string differs", "a\xffb")
+	notKept(t, "JSON does not give it back: map[string]int[…] differs", map[string]int{"a\xffb": 1})
+	notKept[any](t, "JSON does not give it back: guard_test.hidden differs", hidden{1, 0})
+	notKept[any](t, "JSON does not give it back: []interface {}[0] differs", []any{time.Now()})
+	notKept(t, "json: unsupported type: func()", struct{ F func() }{})
+	notKept(t, "JSON does not give it back: json.RawMessage differs", json.RawMessage(`{"a": 1}`))
+	notKept(t, "decode it: json: cannot unmarshal number 0.5 into Go value of type int", cents{5, -1})
+	notKept(t, "JSON does not give it back: guard_test.custom.self differs", custom{})
+	_, why := later(t, *cycle)
 	require.ErrorContains(t, why, "JSON does not give it back: guard_test.custom.self.self")
 }
 
@@ -178,6 +167,8 @@ func TestOnce_PanicAfterSuccessIsNotUnknown(t *testing.T) {
 	leaves := guard.Encoding(func(any) ([]byte, error) { runtime.Goexit(); return nil, nil }, json.Unmarshal)
 	for what, opts := range map[string][]guard.OnceOption{"encoder": {encoder}, "Goexit": {leaves}, "observer": {large}} {
 		t.Run(what, func(t *testing.T) {
+			o := &faulty{method: guard.EventNotKept.String(), fault: func() { panic("boom") }}
+			o.n.Store(1)
 			bubble(t, func(t *testing.T, g *env) {
 				apart(func() {
 					_, _, _ = once(g, gives(100), append(slices.Clone(opts), guard.AtMostOnce())...)
@@ -185,20 +176,8 @@ func TestOnce_PanicAfterSuccessIsNotUnknown(t *testing.T) {
 				other := g.another()
 				other.refuses(guard.ErrNotKept, guard.AtMostOnce())
 				other.free(other.take())
-			}, guard.Observe(&panicking{kind: guard.EventNotKept}))
+			}, guard.Observe(o))
 		})
-	}
-}
-
-// panicking is an Observer that panics at a kind of event.
-type panicking struct {
-	guard.NopObserver
-	kind guard.EventKind
-}
-
-func (p *panicking) Event(_ context.Context, _ guard.Lock, e guard.Event) {
-	if e.Kind == p.kind {
-		panic("boom")
 	}
 }
 
@@ -212,57 +191,15 @@ func TestOnce_UndecodableRecordIsNotObservedAsReplayed(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrNotKept)
 		assert.False(t, replayed)
 		assert.Zero(t, v)
+		assert.Contains(t, err.Error(), "decode it")
+		assert.Equal(t, []guard.Event{{Kind: guard.EventNotKept, Op: "acquire", Err: err}}, g.r.Events(guard.EventNotKept))
 		assert.Empty(t, g.r.Events(guard.EventReplayed))
-		events := g.r.Events(guard.EventNotKept)
-		require.Len(t, events, 1)
-		assert.Equal(t, err, events[0].Err)
-		waits := g.r.Observations("WaitEnd")
-		assert.Equal(t, err, waits[0].Wait.Err)
+		assert.Equal(t, err, g.r.Observations("WaitEnd")[0].Wait.Err)
 		half := guard.Encoding(json.Marshal, func(_ []byte, v any) error { *v.(*string) = "half"; return errors.New("the rest is missing") })
 		text, _, err := once(g, noRun[string](t), half)
 		require.ErrorIs(t, err, guard.ErrNotKept)
 		assert.Empty(t, text, "no half of a result is returned")
 	})
-}
-
-// Work that takes longer than keep, and whose end is not known, is not forgotten before keep has passed from its end.
-func TestOnce_KeepCountsFromTheEnd(t *testing.T) {
-	const keep = time.Second
-	for name, end := range map[string]func(g *env, ctx context.Context, cancel func()) error{
-		"panic":   func(*env, context.Context, func()) error { panic("boom") },
-		"context": func(_ *env, _ context.Context, cancel func()) error { cancel(); return errBoom },
-		"crash": func(g *env, ctx context.Context, _ func()) error {
-			g.s.Fail(errDown) // for this process, until the lease is over
-			<-ctx.Done()
-			time.Sleep(350 * time.Millisecond) // a tenth of the ttl, and some
-			return errBoom
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, g *env) {
-				call := func(ctx context.Context, fn func(context.Context) (int, error)) (int, bool, error) {
-					return guard.Once(ctx, g.Guard, k, keep, fn, guard.AtMostOnce(), guard.TTL(3*time.Second))
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				apart(func() {
-					_, _, _ = call(ctx, func(ctx context.Context) (int, error) {
-						time.Sleep(20 * keep)
-						return 1, end(g, ctx, cancel)
-					})
-				})
-				g.s.Fail(nil)
-				time.Sleep(keep * 9 / 10)
-				_, _, err := call(t.Context(), noRun[int](t))
-				require.ErrorIs(t, err, guard.ErrUnknownOutcome)
-				time.Sleep(3*time.Second + keep/5) // the lease of a crash ends first
-				v, replayed, err := call(t.Context(), gives(2))
-				require.NoError(t, err)
-				assert.Equal(t, 2, v)
-				assert.False(t, replayed)
-			})
-		})
-	}
 }
 
 // Forget whose reply was lost is sent again. It does not delete the record that a call made meanwhile.

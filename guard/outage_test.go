@@ -168,36 +168,30 @@ func TestOutage_UndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
 }
 
 // Work that is done waits for a release that is not answered for a quarter of a second, for that of a nested lock as
-// long again; for that of a lost hold, on which nothing depends, for less.
+// long again; for 50 ms if its context has ended, or if the hold was lost, so that nothing depends on the release.
 func TestOutage_FinishedWorkDoesNotWaitForRedis(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		silence := func(ctx context.Context, _, _ string) error {
-			<-ctx.Done()
-			return ctx.Err()
+		leaves, cancel := context.WithCancel(t.Context())
+		var begun time.Time
+		done := func(context.Context) error {
+			g.s.trouble(func(ctx context.Context, _, _ string) error { return silent(ctx) }, nil)
+			begun = time.Now()
+			return nil
 		}
 		for _, row := range []struct {
+			ctx  context.Context
 			want time.Duration
-			lost bool
-			opts []guard.LockOption
-			work func(ctx context.Context, work func(context.Context) error) error
+			work func(ctx context.Context) error
+			opt  guard.LockOption
 		}{
-			{want: 250 * time.Millisecond, work: func(ctx context.Context, work func(context.Context) error) error { return work(ctx) }},
-			{want: 500 * time.Millisecond, work: func(ctx context.Context, work func(context.Context) error) error { return g.WithLock(ctx, k, work) }},
-			{want: 50 * time.Millisecond, lost: true, opts: []guard.LockOption{guard.MaxHold(time.Second)}, work: func(ctx context.Context, work func(context.Context) error) error {
-				<-ctx.Done()
-				return work(ctx)
-			}},
+			{t.Context(), 250 * time.Millisecond, done, nil},
+			{t.Context(), 500 * time.Millisecond, func(ctx context.Context) error { return g.WithLock(ctx, k, done) }, nil},
+			{leaves, 50 * time.Millisecond, func(ctx context.Context) error { cancel(); return done(ctx) }, nil},
+			{t.Context(), 50 * time.Millisecond, func(ctx context.Context) error { <-ctx.Done(); return done(ctx) }, guard.MaxHold(time.Second)},
 		} {
-			var begun time.Time
-			err := g.WithLock(t.Context(), k, func(ctx context.Context) error {
-				return row.work(ctx, func(context.Context) error {
-					g.s.trouble(silence, nil)
-					begun = time.Now()
-					return nil
-				})
-			}, row.opts...)
+			err := g.WithLock(row.ctx, k, row.work, row.opt)
 			assert.Equal(t, row.want, time.Since(begun))
-			assert.Equal(t, row.lost, errors.Is(err, guard.ErrLost), err)
+			assert.Equal(t, row.opt != nil, errors.Is(err, guard.ErrLost), err)
 			g.s.trouble(nil, nil)
 			time.Sleep(time.Minute)
 		}
