@@ -161,7 +161,7 @@ func (l *live) Serve(t *testing.T, s tasktest.Setup) {
 	l.serve(t, asynq.Config{RetryDelayFunc: atOnce}, func(next asynq.Handler) asynq.Handler {
 		locked := lock(next)
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-			err := locked.ProcessTask(s.Context(ctx), task)
+			err := locked.ProcessTask(ctx, task)
 			s.Seen(err)
 			return err
 		})

@@ -207,6 +207,8 @@ func TestOnce_ReturnedHTTPErrorsAreKept(t *testing.T) {
 
 func TestKeyFunc_GetsTheContextOfItsRequest(t *testing.T) {
 	t.Parallel()
+	_, err := guardecho.ParseKey("order:{")
+	assert.Error(t, err)
 	byTemplate, err := guardecho.ParseKey("order:{id}")
 	require.NoError(t, err)
 	byContext := func(c echo.Context) (string, error) { return guard.JoinKey("order", c.Param("id")), nil }

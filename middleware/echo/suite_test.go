@@ -14,12 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: func(template string) error {
-	_, err := guardecho.ParseKey(template)
-	return err
-}}
-
-func TestSuite(t *testing.T) { adaptertest.Suite(t, adapter) } //nolint:paralleltest // see Suite
+func TestSuite(t *testing.T) { adaptertest.Suite(t, build) } //nolint:paralleltest // see Suite
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	e, routes, path := newEcho(), guardecho.Routes{}, adaptertest.Colons(s.Route())
@@ -42,15 +37,6 @@ func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 		return s.Fail
 	}, middleware...)
 	return e
-}
-
-func check(rows ...string) error {
-	e, routes := newEcho(), guardecho.Routes{}
-	e.POST("/orders/:id/pay", ok)
-	for _, row := range rows {
-		routes[adaptertest.Colons(row)] = guardecho.Lock("all")
-	}
-	return guardecho.Check(e, routes)
 }
 
 func newEcho() *echo.Echo {

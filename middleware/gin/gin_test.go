@@ -182,13 +182,14 @@ func TestGin_MiddlewareOfTheWholeEngine(t *testing.T) {
 func TestGin_RowsApplyToTheirRoutes(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
-	engine.Use(guardgin.Annotate(guardtest.NewMemoryGuard(t), guardgin.Routes{
+	rows := guardgin.Routes{
 		"POST /orders/:id/pay":       guardgin.Lock("order:{id}"),
 		"POST /files/*path":          guardgin.Lock("file:{path}"),
 		"POST /admin/orders/:id/pay": guardgin.Lock("admin:{id}"),
 		"POST /":                     guardgin.Lock("root"),
 		"POST /nope":                 guardgin.Lock("nope"),
-	}))
+	}
+	engine.Use(guardgin.Annotate(guardtest.NewMemoryGuard(t), rows))
 	for _, path := range []string{"/orders/:id/pay", "/orders/new/pay", "/files/*path", "/"} {
 		engine.POST(path, showKey)
 	}
@@ -208,6 +209,8 @@ func TestGin_RowsApplyToTheirRoutes(t *testing.T) {
 	} {
 		assert.Equal(t, want, ask(engine, request), request)
 	}
+	assert.EqualError(t, guardgin.Check(engine, rows), `guardgin: row "POST /nope": there is no such route; a row has the full path, as the route has it`)
+	assert.EqualError(t, guardgin.Check(nil, nil), "guardgin: Check: no Engine")
 }
 
 // A slash at the beginning is gin's only where a wildcard stands.
@@ -309,6 +312,8 @@ func TestOnce_AStatusAfterEarlyHintsIsSent(t *testing.T) {
 
 func TestKeyFunc_GetsTheContextOfItsRequest(t *testing.T) {
 	t.Parallel()
+	_, err := guardgin.ParseKey("order:{")
+	assert.Error(t, err)
 	byTemplate, err := guardgin.ParseKey("order:{id}")
 	require.NoError(t, err)
 	byContext := func(c *gin.Context) (string, error) { return guard.JoinKey("order", c.Param("id")), nil }
@@ -318,5 +323,4 @@ func TestKeyFunc_GetsTheContextOfItsRequest(t *testing.T) {
 		assert.Equal(t, "order:7", ask(engine, "POST /orders/7/pay"))
 	}
 	assert.Nil(t, guardgin.Context(httptest.NewRequest(http.MethodPost, "/", nil)))
-	assert.EqualError(t, guardgin.Check(nil, nil), "guardgin: Check: no Engine")
 }

@@ -15,12 +15,7 @@ func init() { gin.SetMode(gin.ReleaseMode) } // which prints nothing
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: func(template string) error {
-	_, err := guardgin.ParseKey(template)
-	return err
-}}
-
-func TestSuite(t *testing.T) { adaptertest.Suite(t, adapter) } //nolint:paralleltest // see Suite
+func TestSuite(t *testing.T) { adaptertest.Suite(t, build) } //nolint:paralleltest // see Suite
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	engine, routes, path := newEngine(), guardgin.Routes{}, adaptertest.Colons(s.Route())
@@ -52,13 +47,4 @@ func newEngine() *gin.Engine {
 	engine := gin.New()
 	engine.UseRawPath = true
 	return engine
-}
-
-func check(rows ...string) error {
-	engine, routes := newEngine(), guardgin.Routes{}
-	engine.POST("/orders/:id/pay", func(*gin.Context) {})
-	for _, row := range rows {
-		routes[adaptertest.Colons(row)] = guardgin.Lock("all")
-	}
-	return guardgin.Check(engine, routes)
 }

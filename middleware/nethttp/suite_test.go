@@ -12,12 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var adapter = adaptertest.Adapter{Build: build, Check: check, ParseKey: func(template string) error {
-	_, err := guardhttp.ParseKey(template)
-	return err
-}}
-
-func TestSuite(t *testing.T) { adaptertest.Suite(t, adapter) } //nolint:paralleltest // see Suite
+func TestSuite(t *testing.T) { adaptertest.Suite(t, build) } //nolint:paralleltest // see Suite
 
 func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 	mux, routes := http.NewServeMux(), guardhttp.Routes{}
@@ -40,13 +35,4 @@ func build(_ testing.TB, s adaptertest.Setup) http.Handler {
 		routes[method+" "+s.Route()] = s.Rule()
 	}
 	return guardhttp.Annotate(s.Guard, mux, routes)
-}
-
-func check(rows ...string) error {
-	mux, routes := http.NewServeMux(), guardhttp.Routes{}
-	mux.Handle("POST /orders/{id}/pay", http.NotFoundHandler())
-	for _, row := range rows {
-		routes[row] = guardhttp.Lock("all")
-	}
-	return guardhttp.Check(mux, routes)
 }

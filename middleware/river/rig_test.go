@@ -115,7 +115,7 @@ func (q *queue) reaches(t *testing.T, id int64, state rivertype.JobState) (job *
 // Serve implements tasktest.Queue.
 func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
 	seen := river.WorkerMiddlewareFunc(func(ctx context.Context, _ *rivertype.JobRow, work func(context.Context) error) error {
-		err := work(s.Context(ctx))
+		err := work(ctx)
 		s.Seen(err)
 		return err
 	})

@@ -3,12 +3,10 @@ package guardwatermill_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,7 +14,6 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
 )
@@ -127,33 +124,6 @@ func TestOnce_WhatCannotBeRead(t *testing.T) {
 	assert.ErrorContains(t, err, "invalid character '?'")
 }
 
-// Redisstream delivers a message to a second consumer while the first still works on it.
-func TestLive_MessageThatIsHandedOverIsNotHandledBesideItself(t *testing.T) {
-	t.Parallel()
-	q, waiting := newQueue(t), tasktest.NewWaits()
-	var inside atomic.Bool
-	var runs atomic.Int64
-	handler := func(*message.Message) error {
-		assert.True(t, inside.CompareAndSwap(false, true), "beside itself")
-		defer inside.Store(false)
-		if runs.Add(1) == 1 {
-			<-waiting.Begun // of this consumer
-			<-waiting.Begun // of the other consumer
-		}
-		return nil
-	}
-	for range 2 {
-		g, err := guard.New(redistest.Shared(t).Client(t), guard.Prefix(t.Name()), guard.Observe(waiting))
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, g.Close()) })
-		q.start(t, handler, func(cfg *redisstream.SubscriberConfig) {
-			cfg.MaxIdleTime, cfg.ClaimInterval = 500*time.Millisecond, 100*time.Millisecond
-		}, guardwatermill.Middleware(g, guardwatermill.Lock("order:{order_id}")))
-	}
-	q.add(t, `{"order_id":7}`, nil)
-	require.Eventually(t, func() bool { return runs.Load() > 0 && q.unacknowledged(t) == 0 }, patience, 10*time.Millisecond)
-}
-
 // A subscriber may deliver a message again at once: errors that pass take at least a second.
 func TestMiddleware_WhenAnErrorComes(t *testing.T) {
 	t.Parallel()
@@ -201,7 +171,7 @@ func TestLive_RowsLockTheMessagesOfTheirHandlers(t *testing.T) {
 		lease, _ := guard.FromContext(msg.Context())
 		got <- recorder.Observations("WaitStart")[0].Lock.Name + " " + lease.Key()
 		return nil
-	}, nil, guardwatermill.Annotate(guardtest.NewMemoryGuard(t, guard.Observe(recorder)), table))
+	}, guardwatermill.Annotate(guardtest.NewMemoryGuard(t, guard.Observe(recorder)), table))
 	assert.EqualError(t, guardwatermill.Check(router, table), `guardwatermill: row "refund": the router has no handler of this name`)
 	msg := q.add(t, "", message.Metadata{"tenant": "acme"})
 	assert.Equal(t, "charge_order "+guard.JoinKey("acme", q.topic, msg.UUID), <-got)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
@@ -18,8 +17,6 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
 )
-
-const group = "workers"
 
 // queue is a stream on a real Redis, with a group of consumers.
 type queue struct {
@@ -38,13 +35,11 @@ func newQueue(t *testing.T) *queue {
 }
 
 // start runs a router with one handler until the test ends.
-func (q *queue) start(t *testing.T, handler message.NoPublishHandlerFunc, change func(*redisstream.SubscriberConfig), locks ...message.HandlerMiddleware) *message.Router {
+func (q *queue) start(t *testing.T, handler message.NoPublishHandlerFunc, locks ...message.HandlerMiddleware) *message.Router {
 	t.Helper()
-	cfg := redisstream.SubscriberConfig{Client: redistest.Shared(t).Client(t), ConsumerGroup: group, DisableIndefiniteInitialBlock: true}
-	if change != nil {
-		change(&cfg)
-	}
-	subscriber, err := redisstream.NewSubscriber(cfg, nil)
+	subscriber, err := redisstream.NewSubscriber(redisstream.SubscriberConfig{
+		Client: redistest.Shared(t).Client(t), ConsumerGroup: "workers", DisableIndefiniteInitialBlock: true,
+	}, nil)
 	require.NoError(t, err)
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	require.NoError(t, err)
@@ -88,15 +83,12 @@ func (q *queue) Serve(t *testing.T, s tasktest.Setup) {
 	require.NoError(t, err)
 	seen := func(next message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
-			ctx := msg.Context()
-			defer msg.SetContext(ctx)
-			msg.SetContext(s.Context(ctx))
 			produced, err := next(msg)
 			s.Seen(err)
 			return produced, err
 		}
 	}
-	q.start(t, func(msg *message.Message) error { return s.Work(msg.Context()) }, nil,
+	q.start(t, func(msg *message.Message) error { return s.Work(msg.Context()) },
 		q.outcome, poison, seen, guardwatermill.Middleware(s.Guard, s.Rule))
 }
 
@@ -114,16 +106,6 @@ func TestTasks(t *testing.T) {
 	t.Parallel()
 	tasktest.Suite(t, func(t *testing.T) tasktest.Queue { return newQueue(t) })
 }
-
-// unacknowledged counts the messages that were delivered to the group and not acknowledged.
-func (q *queue) unacknowledged(t *testing.T) int64 {
-	t.Helper()
-	pending, err := redistest.Shared(t).Client(t).XPending(t.Context(), q.topic, group).Result()
-	require.NoError(t, err)
-	return pending.Count
-}
-
-const patience = 30 * time.Second
 
 // Streams stay in Redis.
 func TestMain(m *testing.M) {

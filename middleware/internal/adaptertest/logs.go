@@ -21,7 +21,7 @@ import (
 )
 
 // logs checks that faults of the program are logged, and nothing else.
-func logs(t *testing.T, adapter Adapter) {
+func logs(t *testing.T, build Build) {
 	for name, row := range map[string]struct {
 		given given
 		fault string // "" for no fault of the program
@@ -41,7 +41,7 @@ func logs(t *testing.T, adapter Adapter) {
 			b := newBench(t)
 			s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) {}}
 			row.given(&circumstances{t, b, &s, nil})
-			h := adapter.Build(t, s)
+			h := build(t, s)
 			ask := func(method string) []record {
 				return listen(t, func() {
 					for range 3 {
@@ -66,13 +66,13 @@ func logs(t *testing.T, adapter Adapter) {
 }
 
 // logsLoss checks that each loss is logged that came too late to be answered.
-func logsLoss(t *testing.T, adapter Adapter) {
+func logsLoss(t *testing.T, build Build) {
 	b := newBench(t)
 	s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "begun")
 		b.lose(r.Context(), "order:7")
 	}}
-	ask := func(s Setup) []record { return listen(t, func() { serve(adapter.Build(t, s), pay("7")) }) }
+	ask := func(s Setup) []record { return listen(t, func() { serve(build(t, s), pay("7")) }) }
 	records := ask(s)
 	require.Len(t, records, 1)
 	assert.Contains(t, records[0].Msg, "the lock was lost after the answer had begun")

@@ -48,14 +48,6 @@ func rules(t *testing.T, build Build) {
 	})
 }
 
-// parseKey checks that a malformed template is an error of the adapter.
-func parseKey(t *testing.T, adapter Adapter) {
-	assert.NoError(t, adapter.ParseKey("order:{id}"))
-	err := adapter.ParseKey("order:{id")
-	require.Error(t, err)
-	assert.Regexp(t, `^guard[a-z]+: key template "order:\{id": column 7: '\{' without '\}'$`, err.Error())
-}
-
 // onError checks that the program's OnError gets guard's errors and no other, and can answer as the adapter does.
 func onError(t *testing.T, build Build) {
 	var got error
@@ -89,16 +81,4 @@ func inCode(t *testing.T, build Build) {
 		assert.Equal(t, want != http.StatusOK, rec.Header().Get("Retry-After") != "")
 		assert.Equal(t, want != http.StatusOK, strings.Contains(rec.Body.String(), "lock_busy"))
 	}
-}
-
-// check checks that a table which locks nothing is found.
-func check(t *testing.T, adapter Adapter) {
-	assert.NoError(t, adapter.Check())
-	assert.NoError(t, adapter.Check("POST /orders/{id}/pay"))
-	err := adapter.Check("POST /orders/{id}/pay", "POST /orders/{id}/payy", "GET /orders/{id}/pay", "POST /orders/{order}/pay", "POST /orders/7/pay")
-	require.Error(t, err)
-	for _, row := range []string{"POST /orders/{id}/payy", "GET /orders/{id}/pay", "POST /orders/{order}/pay", "POST /orders/7/pay"} {
-		assert.Regexp(t, `row "(`+row+`|`+Colons(row)+`)": `, err.Error())
-	}
-	assert.NotRegexp(t, `row "POST /orders/(:id|\{id\})/pay"`, err.Error())
 }

@@ -16,18 +16,8 @@ import (
 	guardhttp "github.com/redlatch/redlatch/middleware/nethttp"
 )
 
-// Adapter is what the suite asks of an adapter.
-type Adapter struct {
-	// Build makes a server of the framework, which lets panics through.
-	Build Build
-	// Check is the adapter's Check of a server that has POST /orders/{id}/pay and no other
-	// route, and of a table with rows.
-	Check func(rows ...string) error
-	// ParseKey is the error of the adapter's ParseKey.
-	ParseKey func(template string) error
-}
-
-// Build makes a server of s.Path, for POST and HEAD, with the adapter around that route.
+// Build makes a server of the framework for s.Path, for POST and HEAD, with the adapter around that route. The server
+// lets panics through.
 type Build func(tb testing.TB, s Setup) http.Handler
 
 // Setup is what a server is made with.
@@ -100,15 +90,15 @@ func Colons(path string) string {
 }
 
 // Suite runs all tests of an adapter. t is not parallel: the tests of the log replace slog's default logger.
-func Suite(t *testing.T, adapter Adapter) {
-	logs(t, adapter)
-	logsLoss(t, adapter)
+func Suite(t *testing.T, build Build) {
+	logs(t, build)
+	logsLoss(t, build)
 	for name, table := range map[string]bool{"Middleware": false, "Annotate": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			build := func(tb testing.TB, s Setup) http.Handler {
 				s.Table = table
-				return adapter.Build(tb, s)
+				return build(tb, s)
 			}
 			for name, part := range map[string]func(*testing.T, Build){
 				"Answers": answers, "Keys": keys, "Work": work, "Rules": rules, "Lost": lost, "Once": once,
@@ -118,7 +108,6 @@ func Suite(t *testing.T, adapter Adapter) {
 			}
 		})
 	}
-	t.Run("Check", func(t *testing.T) { t.Parallel(); check(t, adapter); parseKey(t, adapter) })
 }
 
 // patience is for whatever has to happen in the end.

@@ -105,10 +105,12 @@ func work(t *testing.T, build Build) {
 		t.Parallel()
 		g := guardtest.NewMemoryGuard(t)
 		ctx, leave := context.WithCancel(t.Context())
-		h := build(t, Setup{Guard: g, Template: "order:{id}", Work: func(_ http.ResponseWriter, r *http.Request) {
+		h := build(t, Setup{Guard: g, Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
 			leave()
 			<-r.Context().Done()
 			assert.ErrorIs(t, context.Cause(r.Context()), context.Canceled)
+			_, err := io.WriteString(w, "no loss")
+			assert.NoError(t, err)
 		}})
 		serve(h, pay("7").WithContext(ctx))
 		assertFree(t, g, "order:7")

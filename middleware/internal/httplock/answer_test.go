@@ -2,8 +2,10 @@ package httplock
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,7 @@ func TestAnswer_LossOfAnyLockRefusesTheAnswer(t *testing.T) {
 			_, err := a.WriteString("late")
 			assert.ErrorIs(t, err, guard.ErrLost, lost)
 			assert.False(t, a.Written())
+			assert.ErrorIs(t, a.finish(nil), guard.ErrLost, "a loss that kept an answer back is told")
 			return nil
 		})
 		assert.ErrorIs(t, err, guard.ErrLost)
@@ -140,6 +143,7 @@ func TestKeep_StatusesAndHeaders(t *testing.T) {
 		to := newFull()
 		to.Header().Set("Content-Language", "outer")
 		to.Header().Set("Content-Type", "outer")
+		to.Header().Set("Vary", "outer")
 		a := newAnswer(context.Background(), to)
 		a.captures = true
 		a.Implies(implied)
@@ -157,6 +161,18 @@ func TestKeep_StatusesAndHeaders(t *testing.T) {
 		assert.Equal(t, http.Header{"Content-Type": {"inner"}, "Etag": nil, "Idempotent-Replayed": {"true"}}, again.Header())
 		assert.Equal(t, kept.Status, again.Code)
 	}
+}
+
+// A body that comes from a reader does not go past the capture.
+func TestCapture_ACopiedBodyIsKept(t *testing.T) {
+	t.Parallel()
+	a, to := newCapture()
+	_, err := a.Writer().(io.ReaderFrom).ReadFrom(strings.NewReader("copied"))
+	assert.NoError(t, err)
+	assert.Empty(t, to.did)
+	kept, ok := a.keep(http.MethodPost, keptHeaders)
+	assert.True(t, ok && kept.whole)
+	assert.Equal(t, "copied", string(kept.body))
 }
 
 // A handler that said another length than it wrote has broken off. To HEAD, it writes nothing.

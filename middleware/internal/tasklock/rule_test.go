@@ -130,3 +130,19 @@ func TestOnce_KindAndPayloadAreTheInput(t *testing.T) {
 	}
 	assert.Equal(t, 1, runs)
 }
+
+// The context of a task ends by its timeout, or when its server shuts down.
+func TestOnce_WorkThatSucceedsAfterItsContextEndedIsDone(t *testing.T) {
+	t.Parallel()
+	l := tasks.Must(guardtest.NewMemoryGuard(t), tasks.Lock("order:{order_id}", nil).Once(time.Hour, guard.AtMostOnce()))
+	ctx, end := context.WithCancel(t.Context())
+	runs := 0
+	for _, ctx := range []context.Context{ctx, t.Context()} {
+		w := order7("pay", `{"order_id":7}`)
+		w.Do = func(context.Context) error { end(); runs++; return nil }
+		own, err := l.Run(ctx, w)
+		assert.NoError(t, errors.Join(own, err))
+	}
+	end()
+	assert.Equal(t, 1, runs)
+}

@@ -53,32 +53,6 @@ func onceDone(t *testing.T, q Queue) {
 	assert.EqualValues(t, 3, runs.Load())
 }
 
-// The context of a task ends by its timeout, or when its server shuts down. Work that succeeds all the same does not run again.
-func onceLate(t *testing.T, q Queue) {
-	ended := newEnds()
-	var runs atomic.Int64
-	q.Serve(t, Setup{
-		Guard: onceGuard(t), Rule: once(guard.AtMostOnce()), Seen: ended.seen,
-		Around: func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithCancel(ctx)
-			return context.WithValue(ctx, cancelKey{}, cancel)
-		},
-		Work: func(ctx context.Context) error {
-			runs.Add(1)
-			ctx.Value(cancelKey{}).(context.CancelFunc)()
-			<-ctx.Done()
-			return nil
-		},
-	})
-	for range 2 {
-		eventuallyDone(t, add(t, q, payOrder7))
-		assert.NoError(t, ended.next(t))
-	}
-	assert.EqualValues(t, 1, runs.Load())
-}
-
-type cancelKey struct{}
-
 func onceInProgress(t *testing.T, q Queue) {
 	g, ended := onceGuard(t), newEnds()
 	begun, end := make(chan struct{}), make(chan struct{})

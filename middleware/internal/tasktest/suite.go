@@ -21,22 +21,11 @@ type Setup struct {
 	Rule  tasklock.Rule
 	Work  func(ctx context.Context) error // the handler
 	Seen  func(error)                     // gets the error of the adapter, after each run
-
-	// Around returns the context of the adapter, given that of the framework; nil for no change.
-	Around func(ctx context.Context) context.Context
 }
 
 // orders is the Rule of most tests. A Rule belongs to no queue.
 func orders(opts ...guard.LockOption) tasklock.Rule {
 	return tasklock.New("tasktest", 0).Lock("order:{order_id}", opts)
-}
-
-// Context returns the context of the adapter for a task of ctx.
-func (s Setup) Context(ctx context.Context) context.Context {
-	if s.Around == nil {
-		return ctx
-	}
-	return s.Around(ctx)
 }
 
 // State is the state of a task in its framework.
@@ -72,7 +61,6 @@ func Suite(t *testing.T, newQueue func(t *testing.T) Queue) {
 		"guard's error changed":              onError,
 		"once: a second run is acknowledged": onceDone,
 		"once: in progress is busy":          onceInProgress,
-		"once: done too late is done":        onceLate,
 		"once: the next learns of a crash":   onceCrash,
 		"once: no run follows a crash":       atMostOnce,
 		"once: a key acknowledges no other's work": onceOtherInput,
