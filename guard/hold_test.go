@@ -448,15 +448,3 @@ func TestHold_HowAHoldEndedIsObservedOnce(t *testing.T) {
 		})
 	}
 }
-
-func TestHold_ACallerThatGivesUpSaysThatTheLockIsBusy(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		g.take()
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errBoom)
-		defer cancel()
-		err := g.WithLock(ctx, k, never(t), guard.Wait(time.Minute))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, errBoom)
-		assert.Equal(t, time.Second, as[*guard.BusyError](t, err).Waited)
-	})
-}

@@ -68,38 +68,6 @@ func TestLock_ContextThatEndedBeforeAnyAnswerIsNotBusy(t *testing.T) {
 	})
 }
 
-func TestLock_ReleaseIsSentThoughTheContextHasEnded(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		ctx, cancel := context.WithCancel(t.Context())
-		err := g.WithLock(ctx, k, func(ctx context.Context) error {
-			cancel()
-			return ctx.Err()
-		})
-		is(t, err, context.Canceled, guard.ErrLost)
-		assert.Equal(t, 0, g.s.Depth("k"))
-		_ = g.take().Release(ctx)
-		synctest.Wait()
-		assert.Equal(t, 0, g.s.Depth("k"))
-	})
-}
-
-func TestLock_PackageLevelGuard(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		held := func(context.Context) error { assert.Equal(t, 1, g.s.Depth("k")); return nil }
-		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g.Guard), k, held))
-		require.NoError(t, g.WithLock(t.Context(), guard.Key("outer"), func(ctx context.Context) error {
-			return guard.WithLock(ctx, k, held)
-		}), "the Guard of the lock that ctx holds")
-
-		guard.SetDefault(g.Guard)
-		defer guard.SetDefault(nil)
-		require.NoError(t, guard.WithLock(t.Context(), k, held))
-		n, err := guard.Do(t.Context(), nil, k, func(ctx context.Context) (int, error) { return 1, held(ctx) })
-		require.NoError(t, err)
-		assert.Equal(t, 1, n)
-	})
-}
-
 // tagging is an Observer that adds its name to the context of a start, and reads the one of an end.
 type tagging struct {
 	guard.NopObserver
@@ -124,7 +92,7 @@ func TestObserver_SeveralNest(t *testing.T) {
 	}, guard.Observe(tagging{name: "a", ends: &ends}), guard.Observe(tagging{name: "b", ends: &ends}))
 }
 
-// How a wait ended is observed, once for each call.
+// How a wait ended is observed, once for each call. A caller that does not wait has not waited, however slow the store is.
 func TestWait_HowItEndedIsObserved(t *testing.T) {
 	runOnce := func(g *env) error {
 		_, _, err := guard.Once(g.t.Context(), g.Guard, guard.Key("once"), time.Hour, gives(1))
@@ -154,6 +122,7 @@ func TestWait_HowItEndedIsObserved(t *testing.T) {
 			other := g.another()
 			require.NoError(t, runOnce(other))
 			l := other.take()
+			g.s.trouble(nil, only("acquire", slowly(10*time.Millisecond)))
 			begun := time.Now()
 			err := call(g)
 			assert.Equal(t, outcome == guard.OutcomeAcquired || outcome == guard.OutcomeRecorded, err == nil, outcome)
@@ -203,19 +172,6 @@ func TestWait_AndHoldAreDescribedToObservers(t *testing.T) {
 			{Hold: hold(l.Fence(), 1)},
 			{Hold: hold(l.Fence(), 1), Outcome: guard.OutcomeReleased},
 		}, holds)
-	})
-}
-
-// A caller that does not wait has not waited, however slow the store is.
-func TestWait_NoWaitOnASlowStore(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		l := g.another().take()
-		g.s.trouble(nil, only("acquire", func(context.Context) error { time.Sleep(10 * time.Millisecond); return nil }))
-		busy := g.busy()
-		assert.Zero(t, busy.Waited)
-		assert.Equal(t, "lock_busy", busy.ErrorType())
-		g.s.trouble(nil, nil)
-		g.free(l)
 	})
 }
 
@@ -291,26 +247,6 @@ func TestReentry_KeepsTheOtherLeasesOfItsContext(t *testing.T) {
 		assert.Same(t, outer, found)
 		assert.Equal(t, []*guard.Lease{inner, held, outer}, slices.Collect(guard.ExclusiveLeases(inner.Context())))
 		g.free(inner, held, outer)
-	})
-}
-
-func TestHeld_TakesTheKeyFuncOfTheLock(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		require.NoError(t, g.WithLock(t.Context(), guard.Keyf("account:%s", "a:b"), func(ctx context.Context) error {
-			l, held := guard.Held(ctx, guard.Keyf("account:%s", "a:b"))
-			require.True(t, held)
-			assert.Equal(t, "account:a%3Ab", l.Key())
-			for name, key := range map[string]guard.KeyFunc{
-				"another key": guard.Keyf("account:%s:%s", "a", "b"),
-				"nil":         nil,
-				"an error":    func(context.Context) (string, error) { return l.Key(), errBoom },
-				"a panic":     func(context.Context) (string, error) { panic(errBoom) },
-			} {
-				_, held := guard.Held(ctx, key)
-				assert.False(t, held, name)
-			}
-			return nil
-		}))
 	})
 }
 
@@ -668,4 +604,35 @@ func TestMetadata_FuncIsCalledOncePerClaim(t *testing.T) {
 		calls++
 		return requestOf(ctx)
 	}))
+}
+
+// The Guard of the package's functions is the one in ctx, else that of the lock that ctx holds, else the default.
+func TestLock_PackageLevelGuard(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		held := func(context.Context) error { assert.Equal(t, 1, g.s.Depth("k")); return nil }
+		outer := g.acquire(t.Context(), "outer")
+		defer g.free(outer)
+		guard.SetDefault(guardtest.NewMemoryGuard(t))
+		defer guard.SetDefault(nil)
+		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g.Guard), k, held))
+		require.NoError(t, guard.WithLock(outer.Context(), k, held))
+		guard.SetDefault(g.Guard)
+		n, err := guard.Do(t.Context(), nil, k, func(ctx context.Context) (int, error) { return 1, held(ctx) })
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+	})
+}
+
+func TestHeld_TakesTheKeyFuncOfTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		l := g.acquire(t.Context(), "account:a%3Ab")
+		defer g.free(l)
+		found, held := guard.Held(l.Context(), guard.Keyf("account:%s", "a:b"))
+		assert.True(t, held && found == l)
+		failing := func(context.Context) (string, error) { return l.Key(), errBoom }
+		for _, key := range []guard.KeyFunc{guard.Keyf("account:%s:%s", "a", "b"), nil, failing} {
+			_, held = guard.Held(l.Context(), key)
+			assert.False(t, held)
+		}
+	})
 }

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -341,23 +340,23 @@ func TestSeveral_KeysOfSeveralGuards(t *testing.T) {
 	require.NoError(t, err)
 	patient := guard.StoreTimeout(30 * time.Second) // a busy machine is no outage
 	keys := manyKeys(6)
-	for name, connect := range map[string]func(t *testing.T) (made func() *guard.Guard, servers []redis.UniversalClient){
-		"one": func(t *testing.T) (func() *guard.Guard, []redis.UniversalClient) {
+	for name, connect := range map[string]func(t *testing.T) (made func() *guard.Guard){
+		"one": func(t *testing.T) func() *guard.Guard {
 			s := redistest.Start(t)
-			return func() *guard.Guard { return testenv.GuardOn(t, s.Client(t), patient) }, []redis.UniversalClient{s.Client(t)}
+			return func() *guard.Guard { return testenv.GuardOn(t, s.Client(t), patient) }
 		},
-		"cluster": func(t *testing.T) (func() *guard.Guard, []redis.UniversalClient) {
+		"cluster": func(t *testing.T) func() *guard.Guard {
 			c := redistest.StartCluster(t)
-			return func() *guard.Guard { return testenv.GuardOn(t, c.Client(t), patient) }, []redis.UniversalClient{c.Client(t)}
+			return func() *guard.Guard { return testenv.GuardOn(t, c.Client(t), patient) }
 		},
-		"quorum": func(t *testing.T) (func() *guard.Guard, []redis.UniversalClient) {
+		"quorum": func(t *testing.T) func() *guard.Guard {
 			q := testenv.NewQuorumEnv(t, 3)
-			return func() *guard.Guard { return q.Guard(t, patient) }, q.Clients(t)
+			return func() *guard.Guard { return q.Guard(t, patient) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			made, servers := connect(t)
+			made := connect(t)
 			inside := make([]atomic.Int32, len(keys))
 			var callers sync.WaitGroup
 			end := time.Now().Add(lasts)
@@ -386,12 +385,8 @@ func TestSeveral_KeysOfSeveralGuards(t *testing.T) {
 				}
 			}
 			callers.Wait()
-			for i := range keys {
-				lock := testenv.LockOf(fmt.Sprintf("key:%03d", i))
-				for _, s := range servers {
-					testenv.Eventually(t, func() bool { return s.Exists(t.Context(), lock).Val() == 0 }, "left behind: "+lock)
-				}
-			}
+			left := made()
+			testenv.Eventually(t, func() bool { return left.WithLocks(t.Context(), keys, nothing, guard.NoWait()) == nil }, "a lock is left behind")
 		})
 	}
 }

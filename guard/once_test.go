@@ -108,44 +108,37 @@ func TestForget_ThatFails(t *testing.T) {
 	})
 }
 
-// Observers learn why Once did not run.
+// Observers learn why Once did not run, and nothing of it where another call is refused.
 func TestOnce_RefusalsAreEvents(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		large := guard.MaxResult(1)
-		kinds := []guard.EventKind{guard.EventReplayed, guard.EventOtherInput, guard.EventUnknownOutcome, guard.EventNotKept}
-		counts := func() (n [4]int) {
-			for i, kind := range kinds {
-				n[i] = len(g.r.Events(kind))
-			}
-			return n
+		other, input := g.another(), guard.Fingerprint([]byte("a"))
+		forget := func() {
+			_, err := other.Forget(t.Context(), k)
+			require.NoError(t, err)
 		}
-		other := g.another()
-		other.runs(1, guard.Fingerprint([]byte("a")))
-		g.replays(1, guard.Fingerprint([]byte("a")))
-		assert.Equal(t, [4]int{1, 0, 0, 0}, counts())
-		assert.NoError(t, g.r.Events(guard.EventReplayed)[0].Err)
-		g.refuses(guard.ErrOtherInput, guard.Fingerprint([]byte("b")))
-		assert.Equal(t, [4]int{1, 1, 0, 0}, counts())
-		_, err := other.Forget(t.Context(), k)
-		require.NoError(t, err)
-		other.runs(10, large)
-		refusal := g.refusal(guard.ErrNotKept)
-		assert.Equal(t, [4]int{1, 1, 0, 1}, counts())
-		assert.Equal(t, refusal, g.r.Events(guard.EventNotKept)[0].Err)
-		_, err = other.Forget(t.Context(), k)
-		require.NoError(t, err)
+		other.runs(1, input)
+		g.replays(1, input)
+		want := []guard.Event{{Kind: guard.EventReplayed, Op: "acquire"}}
+		refused := func(kind guard.EventKind, why error, opts ...guard.OnceOption) {
+			want = append(want, guard.Event{Kind: kind, Op: "acquire", Err: g.refusal(why, opts...)})
+		}
+		refused(guard.EventOtherInput, guard.ErrOtherInput, guard.Fingerprint([]byte("b")))
+		forget()
+		other.runs(10, guard.MaxResult(1))
+		refused(guard.EventNotKept, guard.ErrNotKept)
+		forget()
 		other.leaves("loss", guard.AtMostOnce())
-		refusal = g.refusal(guard.ErrUnknownOutcome, guard.AtMostOnce())
-		assert.Equal(t, [4]int{1, 1, 1, 1}, counts())
+		refused(guard.EventUnknownOutcome, guard.ErrUnknownOutcome, guard.AtMostOnce())
 		for _, o := range g.r.Observations("WaitEnd") {
 			assert.Equal(t, guard.OutcomeRecorded, o.Wait.Outcome)
 		}
-		assert.Equal(t, refusal, g.r.Events(guard.EventUnknownOutcome)[0].Err)
-		require.NoError(t, g.lock(guard.NoWait()))
-		l := other.take()
+		defer other.free(other.take())
 		g.refuses(guard.ErrBusy, guard.NoWait())
-		other.free(l)
-		assert.Equal(t, [4]int{1, 1, 1, 1}, counts(), "other calls")
+		var seen []guard.Event
+		for _, o := range g.r.Observations("Event") {
+			seen = append(seen, o.Event)
+		}
+		assert.Equal(t, want, seen)
 	})
 }
 
