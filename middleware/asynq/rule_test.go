@@ -94,8 +94,7 @@ func TestCheck_NamesRowsThatNoTaskHas(t *testing.T) {
 	assert.NoError(t, guardasynq.Check(nil, nil))
 }
 
-// A KeyFunc gives a task up with asynq.SkipRetry.
-func TestKeyFunc_SkipRetry(t *testing.T) {
+func TestKeyFunc_GivesATaskUpBySkipRetry(t *testing.T) {
 	t.Parallel()
 	for _, own := range []error{errOwn, fmt.Errorf("bad: %w", asynq.SkipRetry)} {
 		mw := guardasynq.Middleware(guardtest.NewMemoryGuard(t), guardasynq.LockFunc(func(context.Context, guardasynq.Task) (string, error) { return "", own }))

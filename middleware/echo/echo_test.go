@@ -62,17 +62,6 @@ func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 	assert.EqualError(t, guardecho.Check(nil, nil), "guardecho: Check: no Echo")
 }
 
-func TestAnnotate_OfAGroup(t *testing.T) {
-	t.Parallel()
-	e := echo.New()
-	group := e.Group("/admin", guardecho.Annotate(guardtest.NewMemoryGuard(t), guardecho.Routes{"POST /admin/orders/:id/pay": guardecho.Lock("order:{id}")}))
-	group.POST("/orders/:id/pay", showKey)
-	group.POST("/list", showKey)
-	for request, want := range map[string]string{"orders/7/pay": "order:7", "list": "none", "nope": "Not Found"} {
-		assert.Equal(t, want, ask(e, "POST /admin/"+request))
-	}
-}
-
 func TestMiddleware_OfTheWholeEchoAGroupOrAHost(t *testing.T) {
 	t.Parallel()
 	e := echo.New()

@@ -92,7 +92,7 @@ var snippets = map[string]snippet{
 }
 
 // What docs show for a framework without an adapter is right in all cases.
-func TestSnippets(t *testing.T) {
+func TestSnippets_AnswerBusyLostAndDown(t *testing.T) {
 	t.Parallel()
 	for name, call := range snippets {
 		t.Run(name, func(t *testing.T) {

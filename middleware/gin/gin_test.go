@@ -27,7 +27,7 @@ func held(c *gin.Context)    { adaptertest.Held(c.Writer, c.Request) }
 func showKey(c *gin.Context) { adaptertest.KeyOrNone(c.Writer, c.Request) }
 
 // Under a lost lock, no way in which gin answers is a success.
-func TestGin_LostLockIsNoSuccessHoweverGinAnswers(t *testing.T) {
+func TestAnswer_LostLockIsNoSuccessHoweverGinAnswers(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		work func(c *gin.Context, lose func())
@@ -77,7 +77,7 @@ func newStore(t *testing.T) (*guard.Guard, *guardtest.Store) {
 	return g, store
 }
 
-func TestGin_RefusedRequestIsAborted(t *testing.T) {
+func TestMiddleware_RefusedRequestIsAborted(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	engine.Use(func(c *gin.Context) {
@@ -96,7 +96,7 @@ func TestGin_RefusedRequestIsAborted(t *testing.T) {
 }
 
 // No handler runs after a handler that answers an error of guard.
-func TestGin_WriteErrorAborts(t *testing.T) {
+func TestWriteError_Aborts(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	engine.GET("/", func(c *gin.Context) { guardgin.WriteError(c, guard.ErrClosed) }, func(*gin.Context) { assert.Fail(t, "ran") })
@@ -104,7 +104,7 @@ func TestGin_WriteErrorAborts(t *testing.T) {
 }
 
 // An OnError that answers nothing does not let the request in.
-func TestGin_OnErrorWithoutAnAnswerRefuses(t *testing.T) {
+func TestOnError_WithoutAnAnswerRefuses(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	rule := guardgin.Lock("order:{id}", guard.NoWait()).BusyStatus(423).OnError(func(_ http.ResponseWriter, r *http.Request, err error) {
@@ -117,7 +117,7 @@ func TestGin_OnErrorWithoutAnAnswerRefuses(t *testing.T) {
 	assert.Equal(t, http.StatusGone, status(engine, "POST /orders/7/pay"))
 }
 
-func TestGin_RequestAndWriterArePutBack(t *testing.T) {
+func TestMiddleware_PutsRequestAndWriterBack(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]gin.HandlerFunc{
 		"ok":     func(c *gin.Context) { c.Status(http.StatusNoContent) },
@@ -139,7 +139,7 @@ func TestGin_RequestAndWriterArePutBack(t *testing.T) {
 	}
 }
 
-func TestGin_WriterIsThatOfGin(t *testing.T) {
+func TestWriter_IsThatOfGin(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	engine.POST("/", guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("write")), func(c *gin.Context) {
@@ -161,7 +161,7 @@ func TestGin_WriterIsThatOfGin(t *testing.T) {
 	assert.Equal(t, "abc", rec.Body.String())
 }
 
-func TestGin_MiddlewareOfTheWholeEngine(t *testing.T) {
+func TestMiddleware_OfTheWholeEngine(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
@@ -179,7 +179,7 @@ func TestGin_MiddlewareOfTheWholeEngine(t *testing.T) {
 	}
 }
 
-func TestGin_RowsApplyToTheirRoutes(t *testing.T) {
+func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
 	rows := guardgin.Routes{
@@ -214,7 +214,7 @@ func TestGin_RowsApplyToTheirRoutes(t *testing.T) {
 }
 
 // A slash at the beginning is gin's only where a wildcard stands.
-func TestGin_AParameterKeepsItsFirstSlash(t *testing.T) {
+func TestKey_ParameterKeepsItsFirstSlash(t *testing.T) {
 	t.Parallel()
 	engine := newEngine()
 	engine.POST("/users/u-:id", guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("user:{id}")), showKey)

@@ -139,7 +139,7 @@ type okError struct{}
 func (okError) Error() string              { return "fine" }
 func (okError) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
 
-func TestAnswers(t *testing.T) {
+func TestAnswers_StatusOfEachError(t *testing.T) {
 	t.Parallel()
 	for name, row := range answers {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestAnswers_CallerThatIsGoneWaitsNoLonger(t *testing.T) {
 }
 
 // Only a call that did not run may be retried.
-func TestAnswers_ClientWithRetries(t *testing.T) {
+func TestAnswers_OnlyACallThatDidNotRunIsRetried(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"busy": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestAnswers_ClientWithRetries(t *testing.T) {
 }
 
 // StatusError answers a lock that is taken in code like the interceptors; other errors are left alone.
-func TestAnswers_StatusError(t *testing.T) {
+func TestStatusError_AnswersLikeTheInterceptors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.hold(t, "stock")

@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
-func TestKeys(t *testing.T) {
+func TestKeys_OfFieldsAndMetadata(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, row := range []struct {
@@ -68,7 +68,7 @@ func TestKeys_ValueFillsAPlaceholder(t *testing.T) {
 }
 
 // The error names the problem of a placeholder. Outer interceptors see it.
-func TestKeys_Errors(t *testing.T) {
+func TestKeys_ErrorNamesTheProblemOfAPlaceholder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	twice := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-tenant", "a", "x-tenant", "a"))
@@ -134,7 +134,7 @@ func TestKeys_MalformedTemplatesAndRowsPanic(t *testing.T) {
 }
 
 // A row that matches nothing would lock nothing.
-func TestKeys_Check(t *testing.T) {
+func TestCheck_NamesRowsThatLockNothing(t *testing.T) {
 	t.Parallel()
 	info := newShop(t, newBench(t).Guard, nil, new(service)).Info
 	assert.NoError(t, guardgrpc.Check(info, guardgrpc.Methods{

@@ -54,7 +54,7 @@ func TestOnce_ACallThatComesAgainGetsTheFirstResponse(t *testing.T) {
 }
 
 // A retry that cannot get the first response is refused, and told not to retry again, unless the first call still runs.
-func TestOnce_Answers(t *testing.T) {
+func TestOnce_RetryThatCannotGetTheResponseIsRefused(t *testing.T) {
 	t.Parallel()
 	inProgress := want{codes.Aborted, "IDEMPOTENCY_IN_PROGRESS", "later", guard.ErrBusy}
 	for name, row := range map[string]struct {

@@ -60,7 +60,7 @@ func say(t *testing.T, stream grpc.ClientStream) string {
 }
 
 // The messages before a loss are sent, nothing is sent after it, and the status says that it was lost.
-func TestLive_StreamThatIsLost(t *testing.T) {
+func TestLive_StreamSendsNothingAfterALoss(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	shop := newShop(t, b.Guard, guardgrpc.Methods{talk: guardgrpc.Lock("all")}, &service{talk: func(ss grpc.ServerStream) error {
@@ -80,7 +80,7 @@ func TestLive_StreamThatIsLost(t *testing.T) {
 }
 
 // The client leaves while the handler runs: its context ends, and its lock is free.
-func TestLive_ClientThatLeavesAStream(t *testing.T) {
+func TestLive_StreamEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	begun, ended := make(chan struct{}), make(chan error, 1)
@@ -102,7 +102,7 @@ func TestLive_ClientThatLeavesAStream(t *testing.T) {
 }
 
 // Methods without a row pass untouched, and a stream gets the error of its handler.
-func TestLive_OtherMethods(t *testing.T) {
+func TestLive_MethodsWithoutARowPassUntouched(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	free := func(ctx context.Context) error {

@@ -23,7 +23,7 @@ func TestMiddleware_NameWithoutAPatternIsTheMethod(t *testing.T) {
 }
 
 // A router that is no http.ServeMux sets path values, and no pattern. A wildcard of the pattern may be empty.
-func TestMiddleware_PathValues(t *testing.T) {
+func TestMiddleware_PathValuesOfAnyRouter(t *testing.T) {
 	t.Parallel()
 	h := guardhttp.Middleware(guardtest.NewMemoryGuard(t), guardhttp.Lock("{rest}"))(showKey)
 	r, rec := pay(), httptest.NewRecorder()

@@ -67,8 +67,7 @@ func TestMiddleware_BusyLockOfAWorkerSnoozes(t *testing.T) {
 	}
 }
 
-// A KeyFunc gives a job up with river.JobCancel.
-func TestKeyFunc_JobCancel(t *testing.T) {
+func TestKeyFunc_GivesAJobUpByJobCancel(t *testing.T) {
 	t.Parallel()
 	for _, own := range []error{errOwn, river.JobCancel(errOwn)} {
 		rule := guardriver.LockFunc(func(context.Context, guardriver.Task) (string, error) { return "", own })
@@ -109,7 +108,7 @@ guardriver: row "refund": no job of the given arguments is of this kind`)
 }
 
 // A job that waits for a lock that stays busy can be cancelled, and a shutdown puts it back.
-func TestLive_AJobThatWaits(t *testing.T) {
+func TestLive_WaitingJobIsCancelledOrPutBack(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		end   func(context.Context, *river.Client[pgx.Tx], int64) error

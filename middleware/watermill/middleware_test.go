@@ -79,7 +79,7 @@ func TestMiddleware_TheHandlersResultAndTheMessageAreUntouched(t *testing.T) {
 
 // Watermill publishes after the record is written, and delivers again if that fails. Package cqrs has messages of
 // several types, told apart by their name, in one handler.
-func TestOnce_WhatTheHandlerReturnedIsPublishedAgain(t *testing.T) {
+func TestOnce_MessagesOfTheHandlerArePublishedAgain(t *testing.T) {
 	t.Parallel()
 	handle := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), orders().Once(time.Hour))
 	made := message.NewMessage("2", []byte("paid\xff"))
@@ -112,7 +112,7 @@ func (s unreadable) Acquire(ctx context.Context, c guardstore.Claim) (guardstore
 }
 
 // A message is not acknowledged for a record that cannot be read.
-func TestOnce_WhatCannotBeRead(t *testing.T) {
+func TestOnce_UnreadableRecordIsAnError(t *testing.T) {
 	t.Parallel()
 	g, err := guard.NewWithStore(unreadable{guardtest.NewStore()})
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestOnce_WhatCannotBeRead(t *testing.T) {
 }
 
 // A subscriber may deliver a message again at once: errors that pass take at least a second.
-func TestMiddleware_WhenAnErrorComes(t *testing.T) {
+func TestMiddleware_ErrorsThatPassTakeASecond(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		opts   []guard.LockOption

@@ -35,14 +35,7 @@ func NewAnswer(w http.ResponseWriter) *Answer { return &Answer{ResponseWriter: w
 
 // start notes the context of the lease and the headers of outer layers. Call it when the handler starts.
 func (a *Answer) start(ctx context.Context) {
-	a.ctx, a.before = ctx, snapshot(a.Header())
-}
-
-func snapshot(h http.Header) http.Header {
-	if len(h) == 0 {
-		return nil
-	}
-	return h.Clone()
+	a.ctx, a.before = ctx, a.Header().Clone()
 }
 
 // Unwrap returns the original, for http.ResponseController.
@@ -73,7 +66,7 @@ func (a *Answer) WriteHeader(status int) {
 			a.ResponseWriter.WriteHeader(status)
 		}
 	default:
-		a.status, a.header = status, snapshot(a.Header())
+		a.status, a.header = status, a.Header().Clone()
 	}
 }
 

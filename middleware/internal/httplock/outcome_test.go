@@ -69,7 +69,7 @@ func TestOutcome_Details(t *testing.T) {
 }
 
 // The body of a request that Once cannot read.
-func TestOutcome_OfOnce(t *testing.T) {
+func TestOutcome_BodyThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())
 	leave()

@@ -84,7 +84,7 @@ func TestHTTPRequest_WordThatIsAlsoAPathValueIsRefused(t *testing.T) {
 }
 
 // A pattern is written as for http.ServeMux, chi, echo or gin.
-func TestPatternHas(t *testing.T) {
+func TestPattern_NamesItsPathValues(t *testing.T) {
 	t.Parallel()
 	for pattern, names := range map[string][]string{
 		"POST /orders/{id}/pay":   {"id"},
