@@ -66,6 +66,7 @@ func TestOutcome_Details(t *testing.T) {
 		p := Of(t.Context(), &guard.KeyError{Err: row.err}, row.known).Problem
 		assert.Equal(t, Problem{Type: p.Type, Title: row.title, Status: row.status, Detail: row.detail, Code: "lock_key_invalid"}, p, "%#v", row.err)
 	}
+	assert.Equal(t, noKey, Of(t.Context(), guard.ErrKey, words).Detail, "without an error of a key function")
 }
 
 // The body of a request that Once cannot read.
