@@ -330,18 +330,6 @@ func TestRunOnce_KeepsNothingOfACommandThatFailed(t *testing.T) {
 	assert.Equal(t, "it ran\n", r.do(0, "run", "--once", "1h", "k", "--", "echo", "it ran").stdout)
 }
 
-// While another host runs the command, --wait applies.
-func TestRunOnce_WaitsForTheOneThatRuns(t *testing.T) {
-	r := own(t)
-	first := r.start("run", "--once", "1h", "--name", "first", "k", "--", "sleep", "1000")
-	r.held("k")
-	r.do(75, "run", "-n", "--once", "1h", "k", "--", "echo", "again")
-	second := r.start("run", "--once", "1h", "k", "--", "echo", "again")
-	r.waits("k", 1)
-	first.signal(syscall.SIGTERM).ends(143)
-	assert.Equal(t, "again\n", second.ends(0).stdout, "the first one failed")
-}
-
 func TestRun_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 	r := nowhere(t)
 	for says, flags := range map[string]string{

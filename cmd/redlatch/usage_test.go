@@ -48,6 +48,8 @@ func TestUsage_TheCommandKeepsItsFlags(t *testing.T) {
 	} {
 		assert.Equal(t, says, r.do(0, strings.Fields(args)...).stdout, args)
 	}
+	assert.Regexp(t, `^redlatch version \S+\n$`, r.do(0, "version").stdout)
+	assert.Equal(t, r.do(0, "version"), r.do(0, "--version"))
 	for _, args := range []string{"--help", "help", "run --help", "run -h", "help run", "run key --help", "run key -n -h echo"} {
 		got := r.at("").do(0, strings.Fields(args)...)
 		assert.Contains(t, got.stdout, "Usage:\n", args)
@@ -119,12 +121,6 @@ func TestUsage_ManualPages(t *testing.T) {
 		assert.Equal(t, name == "redlatch.1", strings.Contains(string(text), "\n  75   the lock is busy"), name)
 	}
 	r.fails(64, "DIRECTORY is missing", "man")
-}
-
-func TestUsage_Version(t *testing.T) {
-	r := nowhere(t)
-	assert.Regexp(t, `^redlatch version \S+\n$`, r.do(0, "version").stdout)
-	assert.Equal(t, r.do(0, "version"), r.do(0, "--version"))
 }
 
 // A message begins with the program's name, and without the name of a package.
