@@ -83,18 +83,12 @@ func TestLink_WaitedForAHoldOfThisProcess(t *testing.T) {
 
 // Two calls of the same caller wait for each other, but not for the caller.
 func TestLink_OwnCallerIsNotLinked(t *testing.T) {
-	bubble(t, func(t *testing.T, r *env, g *guard.Guard, s *guardtest.Store) {
-		other, err := guard.NewWithStore(s)
-		require.NoError(t, err)
-		defer other.Close()
-		ctx, caller := r.caller(t.Context())
-		lease, err := other.Acquire(ctx, order, tracing.Metadata(ctx, "worker-7"))
-		require.NoError(t, err)
-		require.ErrorIs(t, g.WithLock(ctx, order, nothing, guard.NoWait()), guard.ErrBusy)
-		require.NoError(t, lease.Release(ctx))
-		caller.End()
-		assert.Empty(t, r.the(t, "acquire order").Links())
-	})
+	t.Parallel()
+	r := newEnv()
+	ctx, caller := r.caller(t.Context())
+	defer caller.End()
+	r.wait(ctx, guard.WaitResult{Outcome: guard.OutcomeBusy, Err: guard.ErrBusy, Holder: "worker-7 " + tracing.Traceparent(ctx)})
+	assert.Empty(t, r.the(t, "acquire order").Links())
 }
 
 func TestLink_MetadataThatIsNoTraceIsText(t *testing.T) {
