@@ -146,6 +146,14 @@ func TestParse_Waiting(t *testing.T) {
 	assert.Equal(t, seconds(900.000096), waiting[99].Since)
 }
 
+// The record of work that never finished, and whose owner is not known any more. It has no end.
+func TestParse_RecordWithoutAnOwner(t *testing.T) {
+	t.Parallel()
+	info, err := parseLook("k", look{kind: "none", record: []any{"begun", "7", forgotten, "900000000", "m", int64(0), int64(-1), int64(0)}}.reply())
+	require.NoError(t, err)
+	assert.Equal(t, &Record{State: RecordUnfinished, Fence: 7, Since: seconds(900), Metadata: "m"}, info.Record)
+}
+
 func TestErrors_SayWhatFailed(t *testing.T) {
 	t.Parallel()
 	wrongType, down := errors.New("WRONGTYPE Operation"), errors.New("down")

@@ -194,6 +194,7 @@ func TestForget_SaysWhatBecameOfTheRecord(t *testing.T) {
 		{record, int64(1), true, nil},
 		{record, int64(2), false, ErrInProgress},
 		{record, "x", false, unexpected("x")},
+		{record, errDown, false, &guard.StoreError{Op: "forget", Key: "k", Err: errDown}},
 		{int64(0), nil, false, nil},
 		{[]any{"begun"}, nil, false, unexpected(record)},
 		{"x", nil, false, unexpected("x")},
