@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
@@ -57,7 +56,7 @@ func TestBreak_EndsItsOwner(t *testing.T) {
 	r.breaks("k", 1000, true)
 	keys := []string{"redlatch:{k}", "redlatch:{k}:queue", "redlatch:{k}:ended", "redlatch:{k}:seen", "redlatch:{k}:holders"}
 	for late, want := range map[string]string{"x-1~2": "ended", "x-12~2": "held"} {
-		reply, err := r.rdb.Eval(t.Context(), redisstore.Scripts()["acquire"], keys, "1redlatch:grant:", late, 60000, "", "-").Slice()
+		reply, err := r.rdb.Eval(t.Context(), testenv.ScriptSource("acquire"), keys, "1redlatch:grant:", late, 60000, "", "-").Slice()
 		require.NoError(t, err, late)
 		assert.Contains(t, reply[0], want, late)
 		require.NoError(t, r.rdb.Del(t.Context(), "redlatch:{k}").Err())

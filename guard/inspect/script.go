@@ -19,7 +19,7 @@ var (
 	lookScript   = newScript(redisstore.Load(lua, "look").Source, true)
 	revokeScript = newScript(redisstore.Load(lua, "revoke").Source, false)
 	breakScript  = newScript(redisstore.Load(lua, "break").Source, false)
-	forgetScript = newScript(redisstore.Scripts()["forget"], false)
+	forgetScript = newScript(redisstore.Load(lua, "forget").Source, false)
 )
 
 // script is sent by name and, where Redis does not know it, once more in full. A script that

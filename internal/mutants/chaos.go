@@ -25,7 +25,7 @@ const (
 
 var rules = []rule{
 	{"no local deadline", "guard/internal/watchdog/grant.go", "ttl/10", "ttl/10 + 24*time.Hour", "single", twice},
-	{"fences frozen", scripts + "acquire.lua", "'held ' .. clock", "'held 17 ' .. clock", "single", "has the fence of lease"},
+	{"fences frozen", scripts + "acquire.lua", "'held ' .. fence", "'held 17'", "single", "has the fence of lease"},
 	{"fences that are remembered for too long", scripts + "hold.lua", "(fence - at)", "fence", "single", ", longer than "},
 	{"fences that are taken ahead of time", scripts + "acquire.lua", "time[1] ..", "time[1] + 60 ..", "single", "further ahead of every clock"},
 	{
@@ -34,7 +34,7 @@ var rules = []rule{
 	},
 	{"a release without its owner check", scripts + "release.lua", "how == '' and", "how == '' or", "single", twice},
 	{"locks that are kept too short", scripts + "release.lua", "number(rest)", "number(rest / 4)", "single", "was to keep the lock for"},
-	{"no high water", "guard/internal/redisstore/serverclock.go", "c.most(came)", "0", "single", "which has the lower fence"},
+	{"no high water", "guard/internal/redisstore/serverclock.go", "c.ceiling.most(came)", "0", "single", "which has the lower fence"},
 	{"a minority is a quorum", "guard/quorum/store.go", "len(nodes)/2 + 1", "len(nodes) / 2", "quorum", twice},
 }
 

@@ -11,7 +11,7 @@ if not owner then
   return {hold}
 end
 if not hold.revoked then
-  hold.flags = flagged(hold.flags, 'r')
+  hold.flags = hold.flags .. 'r'
   redis.call('HDEL', KEYS[1], '@') -- memory may be full: see bury
   redis.call('HSET', KEYS[1], owner, encode(hold))
 end

@@ -478,8 +478,6 @@ func (p *play) says() string {
 		return "lost"
 	case p.k.ended:
 		return "ended"
-	case is.holds && len(p.before.Ended) == 0 && p.ghost == "" && p.quick():
-		return "held " + p.text(is.noted) // which is the clock
 	case is.holds:
 		return "held " + p.text(is.noted) + " " + fmt.Sprint(p.at)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -101,9 +100,7 @@ func (b *bench) wipe() {
 
 func (b *bench) try(name string, keys []string, args ...any) (any, error) {
 	b.Helper()
-	source, known := redisstore.Scripts()[name]
-	require.True(b, known, name)
-	reply, err := b.Eval(b.Context(), source, keys, args...).Result()
+	reply, err := b.Eval(b.Context(), testenv.ScriptSource(name), keys, args...).Result()
 	if list, is := reply.([]any); is && len(list) == 1 {
 		if refusal, refused := list[0].(error); refused {
 			return nil, refusal

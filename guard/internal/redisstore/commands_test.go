@@ -95,7 +95,7 @@ func TestCommand_OfARenewal(t *testing.T) {
 func TestParseClaim_WithTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	lag := redisconn.AckError{}
-	r, _, err := parseClaim("held 17", lag)
+	r, _, err := parseClaim("held 17 17", lag)
 	assert.Equal(t, lag, err)
 	assert.Zero(t, r)
 	const busy = "busy 1000 0 0 1 0 "
@@ -103,7 +103,7 @@ func TestParseClaim_WithTooFewReplicas(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, guardstore.ClaimBusy, r.Status)
 	failed := errors.New("failed")
-	_, _, err = parseClaim("held 17", failed)
+	_, _, err = parseClaim("held 17 17", failed)
 	assert.Equal(t, failed, err)
 }
 
@@ -184,7 +184,7 @@ func (c *ackedConn) Close() error { return c.refusal }
 func TestStore_WhatWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1} {
-		conn := &ackedConn{fixedConn: fixedConn{reply: "held 17"}}
+		conn := &ackedConn{fixedConn: fixedConn{reply: "held 17 17"}}
 		s := &Store{conn: conn, prefix: "guard", replicas: redisconn.AckWait{N: n}, now: clock.Now}
 		_, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
 		require.NoError(t, err)

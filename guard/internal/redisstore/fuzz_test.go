@@ -80,7 +80,7 @@ func checkAcquire(t *testing.T, s *Store, reply any) {
 	words := strings.Split(reply.(string), " ")
 	switch words[0] {
 	case "held":
-		require.True(t, len(words) > 1 && len(words) < 5)
+		require.True(t, len(words) > 2 && len(words) < 5)
 		for _, number := range words[1:] {
 			require.True(t, isWhole(number))
 		}

@@ -48,19 +48,15 @@ func parseClaim(reply any, err error) (r guardstore.ClaimReply, at uint64, _ err
 }
 
 func parseHeld(rest string) (r guardstore.ClaimReply, at uint64, ok bool) {
-	fence, more, several := strings.Cut(rest, " ")
-	clocked, earlier, begun := strings.Cut(more, " ")
-	if r.Fence, ok = parseWhole(fence); !ok || r.Fence == 0 {
-		return r, 0, false
-	}
-	if at = r.Fence; several {
-		at, ok = parseWhole(clocked)
-	}
+	fence, rest, _ := strings.Cut(rest, " ")
+	clocked, earlier, begun := strings.Cut(rest, " ")
+	r.Fence, ok = parseWhole(fence)
+	at, clockOK := parseWhole(clocked)
 	if begun && ok {
 		r.Earlier, ok = parseWhole(earlier)
 	}
 	r.Status, r.FenceAhead = guardstore.ClaimHeld, r.Fence > at
-	return r, at, ok
+	return r, at, ok && clockOK && r.Fence > 0
 }
 
 func parseBusy(rest string) (guardstore.ClaimReply, bool) {

@@ -217,6 +217,21 @@ func TestScript_ATakeThatIsRefused(t *testing.T) {
 	require.Error(t, err, "that it may not look is no word on the lock")
 }
 
+// A record of another type is damaged, and is not deleted. One that Redis does not let the user read is no such record.
+func TestScript_ARecordThatCannotBeRead(t *testing.T) {
+	b := newBench(t)
+	once := lockKey + ":once"
+	keys := append(slices.Clone(allKeys), once)
+	claim := append(acquireArgs("x-1", "1c:", 60000, "", "", "0"), "-", 60000, 0)
+	require.NoError(t, b.RPush(t.Context(), once, "theirs").Err())
+	assert.Equal(t, []any{"recorded damaged 0 0 0 "}, b.run("acquire", keys, claim...))
+	_, err := b.try("forget", []string{lockKey, once})
+	require.ErrorContains(t, err, "WRONGTYPE")
+	_, err = b.as("-get").try("acquire", keys, claim...)
+	require.Error(t, err)
+	assert.True(t, b.gone(allKeys...))
+}
+
 // Redis refuses an end to the queue, or to seen: the claim that was to wait is in neither.
 func TestScript_AQueueThatIsRefused(t *testing.T) {
 	b := newBench(t)

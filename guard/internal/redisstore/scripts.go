@@ -17,13 +17,6 @@ var (
 	forgetScript  = Load(lua, "forget")
 )
 
-// Scripts returns the sources of the scripts by name, to load them in advance.
-func Scripts() map[string]string {
-	return map[string]string{
-		"acquire": acquireScript.Source, "release": releaseScript.Source, "renew": renewScript.Source, "forget": forgetScript.Source,
-	}
-}
-
 // Folder has a folder lua with scripts.
 type Folder interface {
 	ReadFile(name string) ([]byte, error)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha1"
+	"embed"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -52,7 +53,7 @@ func NewOn(t *testing.T, s *redistest.Server, proxy *redistest.Proxy, client *re
 		t.Cleanup(func() { r.LeavesNothing(t) })
 	}
 	for _, name := range []string{"acquire", "renew", "release"} {
-		require.NoError(t, r.Direct.ScriptLoad(t.Context(), ScriptSource(t, name)).Err())
+		require.NoError(t, r.Direct.ScriptLoad(t.Context(), ScriptSource(name)).Err())
 	}
 	r.Guard = GuardOn(t, client, append(opts, guard.Observe(r.Seen))...)
 	return r
@@ -156,17 +157,12 @@ func (r *Env) HoldBack(match func([]byte) bool) (held <-chan struct{}, land func
 func LockOf(key string) string { return "redlatch:{" + key + "}" }
 
 // ScriptSource returns a script as it is sent: with what it includes.
-func ScriptSource(t *testing.T, script string) string {
-	t.Helper()
-	source, known := redisstore.Scripts()[script]
-	require.True(t, known, script)
-	return source
-}
+func ScriptSource(script string) string { return redisstore.Load(embed.FS{}, script).Source }
 
 // RunsScript matches the requests that run a script, by name or in full.
 func RunsScript(t *testing.T, script string) func([]byte) bool {
 	t.Helper()
-	text := ScriptSource(t, script)
+	text := ScriptSource(script)
 	sum := sha1.Sum([]byte(text))
 	byName, inFull := redistest.Contains(hex.EncodeToString(sum[:])), redistest.Contains(text)
 	return func(req []byte) bool { return byName(req) || inFull(req) }

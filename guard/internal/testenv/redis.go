@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/internal/guardhook"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -37,8 +36,8 @@ func NewRedis(t *testing.T) *Redis {
 	s := &Redis{T: t, Server: redistest.Start(t)}
 	s.Book = &Book{Tb: t, Inside: make(map[string]string), Fences: make(map[string]uint64)}
 	s.Admin = s.Server.Client(t)
-	for _, source := range redisstore.Scripts() {
-		require.NoError(s, s.Admin.ScriptLoad(s.Context(), source).Err())
+	for _, name := range []string{"acquire", "release", "renew", "forget"} {
+		require.NoError(s, s.Admin.ScriptLoad(s.Context(), ScriptSource(name)).Err())
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package modeltest
 import (
 	"cmp"
 	"context"
+	"embed"
 	"fmt"
 	"math"
 	"slices"
@@ -87,8 +88,8 @@ func Real(t *testing.T, owners int) *Server {
 
 func (s *Server) begin(t *testing.T, owners int) {
 	t.Helper()
-	for name, source := range redisstore.Scripts() {
-		sha, err := s.Client.ScriptLoad(t.Context(), source).Result()
+	for _, name := range []string{"acquire", "release", "renew", "forget"} {
+		sha, err := s.Client.ScriptLoad(t.Context(), redisstore.Load(embed.FS{}, name).Source).Result()
 		require.NoError(t, err, name)
 		s.Scripts[name] = sha
 	}

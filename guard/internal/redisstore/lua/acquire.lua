@@ -4,7 +4,7 @@
 -- KEYS  of each claim: lock, queue, ended, seen, holders
 -- ARGV  channels; of each claim: owner, ttl (ms), metadata, what it wants
 -- The values and the replies are in internal/docs/protocol.md. nil: nothing was done, send the claim by itself.
-local clock, begin -- the server's time, as text; what writes that the owner of a record began
+local clock, begin -- the server's time, as text; for a claim with a record: see record.lua
 local function now()
   if not clock then
     local time = redis.call('TIME')
@@ -12,6 +12,12 @@ local function now()
   end
   return clock
 end
+
+-- held is the reply to an owner that has the lock.
+local function held(fence)
+  return 'held ' .. fence .. ' ' .. clock .. (begin and ' ' .. begin(fence) or '')
+end
+
 if #KEYS == 6 then
   -- include record
 end
@@ -24,7 +30,7 @@ for i = 1, #KEYS / 5 do
   -- The lock is free, and nothing is known that its next holder must respect. The long way says why Redis refuses it.
   if known == 0 and redis.pcall('HSET', lock, owner, '1 ' .. now() .. ' ' .. ttl .. ' - ' .. meta) == 1 then
     if redis.pcall('PEXPIRE', lock, ttl) == 1 then
-      replies[i] = 'held ' .. clock .. (begin and ' ' .. clock .. ' ' .. begin(clock) or '')
+      replies[i] = held(clock)
     else
       redis.pcall('DEL', lock)
     end
@@ -34,8 +40,7 @@ if #replies > 1 or replies[1] then
   return replies
 end
 
--- A claim that goes by itself, the long way.
-local at = tonumber(now())
+local at = tonumber(now()) -- from here on, a claim that goes by itself: the long way
 -- include hold
 -- include lock
 
@@ -43,25 +48,16 @@ local owner, ttl, meta = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local place, mark, above = string.match(ARGV[5], '^(%d*)(%-?) ?(%d*)$')
 place, above = tonumber(place), tonumber(above) or 0 -- no place: the owner does not wait
 
-local function held(hold)
-  local fence = number(hold.fence)
-  return {'held ' .. fence .. ' ' .. clock .. (begin and ' ' .. begin(fence) or '')}
-end
-
 -- busy is the reply to an owner that did not get in. Who can share the lock waits for the first that leaves.
 local function busy(found, queued, front)
-  local hold, left = found.hold, nil
+  local hold = found.hold
   if not hold and found.count > 0 then
     local next = limit_of(owner) > 1 and redis.call('ZRANGEBYSCORE', holders, '(0', '+inf', 'LIMIT', 0, 1)
       or redis.call('ZREVRANGE', holders, 0, 0)
     hold = next[1] and decode(redis.call('HGET', lock, next[1]))
   end
-  if hold then
-    left = math.max(math.ceil((hold.ends - at) / 1000), 0)
-  else
-    left = math.max(redis.call('PTTL', lock), -1)
-  end
-  return {table.concat({'busy', number(left), number(queued), number(front), found.limit == math.huge and '0' or number(found.limit),
+  local left = hold and math.max(math.ceil((hold.ends - at) / 1000), 0) or math.max(redis.call('PTTL', lock), -1)
+  return {table.concat({'busy', number(left), number(queued), number(front), found.limit == any and '0' or number(found.limit),
     hold and hold.depth == '0' and '1' or '0', hold and hold.meta or ''}, ' ')}
 end
 
@@ -71,11 +67,11 @@ local function confirm(found)
   if hold.depth == '0' or hold.revoked then
     return {'ended'}
   elseif hold.fence <= above then -- the call that granted it did not know what its fence must be above
-    hold.fence, hold.since = new_fence(found, above), at
-    hold.flags = flags_of(hold.fence, string.find(hold.flags, 'w', 1, true))
-    found.fence = hold.fence
+    local fence, ahead = new_fence(found, above)
+    hold.fence, hold.since, hold.flags = fence, at, (string.find(hold.flags, 'w', 1, true) and 'w' or '') .. ahead
+    found.fence = fence
     if limit_of(owner) > 1 then
-      redis.call('HSET', lock, '@fence', number(hold.fence))
+      redis.call('HSET', lock, '@fence', number(fence))
     end
   end
   hold.meta = meta
@@ -83,17 +79,14 @@ local function confirm(found)
   if limit_of(owner) > 1 and redis.call('ZCARD', queue) > 0 then
     grant_waiting(found, 0, {})
   end
-  return held(hold)
+  return {held(number(hold.fence))}
 end
 
 -- join puts the owner into the queue: at the lower of the place that it has and the place that it brings, else
 -- at the end. It returns the place, and how many owners are in front.
 local function join(found, had, alone)
-  local queued = had
-  if not had or place > 0 and place < had then
-    queued = place
-  end
-  if queued == 0 then
+  local queued = math.min(had or math.huge, place > 0 and place or math.huge)
+  if queued == math.huge then
     local last = not alone and redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
     queued = math.max(at, last and last + 1 or 0)
   end
@@ -105,7 +98,7 @@ local function join(found, had, alone)
   expire(queue, forget, 'ZREM', queue, owner)
   local hold = found.hold
   if hold and not string.find(hold.flags, 'w', 1, true) then
-    hold.flags = flagged(hold.flags, 'w')
+    hold.flags = hold.flags .. 'w'
     redis.call('HSET', lock, found.owner, encode(hold))
   end
   return queued, not alone and redis.call('ZRANK', queue, owner) or 0
@@ -122,7 +115,7 @@ if not had then
     return {'ended'}
   elseif has_room(found, owner) and (alone or redis.call('ZCARD', queue) == 0) then
     found, hold = admit(found, owner, ttl, meta, above)
-    return held(hold)
+    return {held(number(hold.fence))}
   end
 end
 local queued, front = 0, 0
@@ -135,7 +128,7 @@ if found.limit > 1 then
     found, hold = admit(found, owner, ttl, meta, above)
   end
   if hold then
-    return held(hold)
+    return {held(number(hold.fence))}
   end
   front = place and redis.call('ZRANK', queue, owner) or 0
 end

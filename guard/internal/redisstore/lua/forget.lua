@@ -1,19 +1,15 @@
 -- forget: delete the record of a lock, if it is still the record that was seen, and the owner that began does not hold
--- the lock. Without arguments it says which record there is.
---
--- KEYS  1 lock, 2 once (see acquire)
--- ARGV  1 the state of the record, or "damaged" if it is none, 2 its fence, or 0
--- reply without ARGV: {state, fence}, or 0 if there is none
---       else: 1 it is deleted; 0 it is not there any more; 2 its owner holds the lock
+-- the lock. Without arguments it says which record there is. See internal/docs/protocol-once.md.
 -- include get_record
-redis.call('GET', KEYS[2]) -- an error if another type of value is there: that is not ours
-local record = get_record(KEYS[2])
-if not record or ARGV[1] and (record.state ~= ARGV[1] or record.fence ~= ARGV[2]) then
+local lock, once, state, fence = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+redis.call('GET', once) -- an error if another type of value is there: that is not ours
+local record = get_record(once)
+if not record or state and (record.state ~= state or record.fence ~= fence) then
   return 0
-elseif not ARGV[1] then
+elseif not state then
   return {record.state, record.fence}
-elseif record.state == 'begun' and is_inside(KEYS[1], record.owner) then
+elseif record.state == 'begun' and is_inside(lock, record.owner) then
   return 2
 end
-redis.call('DEL', KEYS[2])
+redis.call('DEL', once)
 return 1

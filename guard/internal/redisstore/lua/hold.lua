@@ -1,6 +1,7 @@
 -- The format of a lock in Redis (internal/docs/protocol.md). Every script that writes it includes this file. Times are
 -- numbers of µs, below 2^53.
-local forget = 60000 -- ms for which the queue and the tombstones live
+local forget = 60000         -- ms for which the queue and the tombstones live
+local any = 9007199254740991 -- the limit of an owner that tolerates any number
 
 -- server_time returns the time of the server (µs).
 local function server_time()
@@ -18,27 +19,22 @@ local function decode(value)
   local depth, fence, lease, flags, meta = string.match(value or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
   if depth then
     local since = tonumber(string.match(flags, 'a(%d+)') or fence)
-    return {depth = depth, fence = tonumber(fence), since = since, ends = since + lease * 1000, flags = flags, meta = meta,
-      revoked = string.find(flags, 'r', 1, true)}
+    return {depth = depth, fence = tonumber(fence), since = since, ends = since + lease * 1000, meta = meta,
+      flags = flags == '-' and '' or flags, revoked = string.find(flags, 'r', 1, true)}
   end
 end
 
 -- encode writes a holder's field. The lease (ms) counts from the grant.
 local function encode(hold)
-  local lease = math.ceil((hold.ends - hold.since) / 1000)
-  return hold.depth .. ' ' .. number(hold.fence) .. ' ' .. number(lease) .. ' ' .. hold.flags .. ' ' .. hold.meta
-end
-
--- flagged returns flags with one more.
-local function flagged(flags, flag)
-  return (flags == '-' and '' or flags) .. flag
+  local lease, flags = math.ceil((hold.ends - hold.since) / 1000), hold.flags == '' and '-' or hold.flags
+  return table.concat({hold.depth, number(hold.fence), number(lease), flags, hold.meta}, ' ')
 end
 
 -- limit_of returns how many holders an owner tolerates, itself included. Its token has the number:
 -- <instance>-<limit>.<number>, where 0 is any number; all others are exclusive.
 local function limit_of(owner)
   local limit = tonumber(string.match(owner, '^[^-]*%-(%d+)%.') or 1)
-  return limit == 0 and math.huge or limit
+  return limit == 0 and any or limit
 end
 
 -- expire gives a key that was just written a ttl. If Redis refuses that, another command takes the write

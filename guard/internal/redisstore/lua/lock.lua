@@ -4,9 +4,8 @@ local ack = 2000           -- ms for which a granted lock waits for its owner to
 local patience = 25000000  -- µs without a question after which an owner in the queue is dead
 local urgent = 5000000     -- µs likewise, if the owner keeps others out, or has no subscription
 local batch = 16           -- owners that one call takes out of the queue; those that got in ask, and let more in
-local any = 9007199254740991
 
-local empty = {count = 0, limit = math.huge, fence = 0}
+local empty = {count = 0, limit = any, fence = 0}
 
 -- inside returns who is inside: how many; the strictest limit; the highest fence; of an exclusive lock, its
 -- owner and its hold; and the hold of the owner that asks. It removes holders whose time has ended. A
@@ -34,10 +33,7 @@ local function inside(owner)
     return fields == 0 and empty or {count = 1, limit = 1, fence = 0}
   end
   local strictest = redis.call('ZREVRANGEBYSCORE', holders, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  local limit = strictest and -strictest or 1
-  local mine = decode(got[1])
-  return {count = fields - 1, limit = limit == any and math.huge or limit, fence = tonumber(got[2]),
-    mine = mine and mine.ends > at and mine}
+  return {count = fields - 1, limit = strictest and -strictest or 1, fence = tonumber(got[2]), mine = decode(got[1])}
 end
 
 -- has_room says whether one more may get in.
@@ -45,24 +41,20 @@ local function has_room(found, owner)
   return found.count == 0 or found.count < found.limit and found.count < limit_of(owner)
 end
 
--- new_fence returns the server's time, or one above the highest fence that there is a reason to be above.
+-- new_fence returns the server's time, or one above the highest fence that there is a reason to be above; and the flag of
+-- a hold whose fence is ahead of the clock.
 local function new_fence(found, above)
   local high = tonumber(redis.call('ZSCORE', ended, '@fence') or 0)
   local fence = math.max(at, found.fence + 1, above + 1, high + 1)
   remember(ended, fence, at)
-  return fence
-end
-
--- flags_of returns the flags of a hold that is granted now.
-local function flags_of(fence, waits)
-  local flags = waits and 'w' or '-'
-  return fence > at and flagged(flags, 'a' .. number(at)) or flags
+  return fence, fence > at and 'a' .. number(at) or ''
 end
 
 -- admit lets an owner in, and returns who is inside then, and its hold. waits says that another owner waits.
 local function admit(found, owner, ms, meta, above, waits)
-  local fence, limit = new_fence(found, above), limit_of(owner)
-  local hold = {depth = '1', fence = fence, since = at, ends = at + ms * 1000, flags = flags_of(fence, limit == 1 and waits), meta = meta}
+  local limit, fence, ahead = limit_of(owner), new_fence(found, above)
+  local flags = (limit == 1 and waits and 'w' or '') .. ahead
+  local hold = {depth = '1', fence = fence, since = at, ends = at + ms * 1000, flags = flags, meta = meta}
   if limit == 1 then
     redis.call('HSET', lock, owner, encode(hold))
     expire(lock, ms, 'DEL', lock)
@@ -71,16 +63,15 @@ local function admit(found, owner, ms, meta, above, waits)
   local life = found.count > 0 and math.max(redis.call('PTTL', lock), ms) or ms
   redis.call('HSET', lock, owner, encode(hold), '@fence', number(fence))
   expire(lock, life, 'HDEL', lock, owner)
-  redis.call('ZADD', holders, number(hold.ends), owner, number(-math.min(limit, any)), 'limit ' .. owner)
+  redis.call('ZADD', holders, number(hold.ends), owner, number(-limit), 'limit ' .. owner)
   expire(holders, life, 'HDEL', lock, owner)
   return {count = found.count + 1, limit = math.min(found.limit, limit), fence = fence}, hold
 end
 
 -- publish sends a message to the instance of an owner. It returns false if certainly no subscriber got it.
 local function publish(owner, mark)
-  local instance = string.match(owner, '^[^-]*')
-  local receivers = redis.pcall('PUBLISH', string.sub(ARGV[1], 2) .. instance, mark .. owner)
-  return not (receivers == 0 and string.sub(ARGV[1], 1, 1) == '1')
+  local receivers = redis.pcall('PUBLISH', string.sub(ARGV[1], 2) .. string.match(owner, '^[^-]*'), mark .. owner)
+  return receivers ~= 0 or string.sub(ARGV[1], 1, 1) == '0'
 end
 
 local function leave(owner)

@@ -1,20 +1,17 @@
--- What release does with a record: it writes the outcome if the owner held the lock until now and
--- the record is not another owner's, or at most once also if no other owner began since. Of work
--- that failed, the record keeps that an earlier owner began, and never finished. Asked twice, it lets
--- the record live on.
---
--- KEYS  6 once (see get_record)
--- ARGV  4 done, unkept or failed, 5 fingerprint, 6 for how long it lives (ms), 7 1: at most once, 8 metadata, 9 result
+-- What release does with a record: it writes the outcome if the owner held the lock until now and the record is not
+-- another owner's, or at most once also if no other owner began since. Of work that failed, the record keeps that an
+-- earlier owner began, and never finished. Asked twice, it lets the record live on. See internal/docs/protocol-once.md.
 -- include get_record
-local once, outcome, life, meta = KEYS[6], ARGV[4], ARGV[6], ARGV[8]
+local once, outcome, fingerprint, life, at_most_once = KEYS[6], ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1'
+local meta, result = ARGV[8], ARGV[9]
 local record = get_record(once)
 local mine = record and record.owner == owner
 local began = mine and record.state == 'begun'
 local free = not record or record.state == 'damaged' or mine
-if free and (said == 'released' or said == 'kept') or began and ARGV[7] == '1' then
+if free and (said == 'released' or said == 'kept') or began and at_most_once then
   if outcome ~= 'failed' then
-    local text = {'1', outcome, began and record.fence or number(high), 0, owner, ARGV[5], number(at), #meta, meta}
-    redis.call('SET', once, table.concat(text, ' ') .. ARGV[9], 'PX', life)
+    local text = {'1', outcome, began and record.fence or number(high), 0, owner, fingerprint, number(at), #meta, meta}
+    redis.call('SET', once, table.concat(text, ' ') .. result, 'PX', life)
     for _, other in ipairs(redis.call('ZRANGE', queue, 0, 63)) do
       publish(other, '') -- all that wait, in this process or elsewhere, learn of it
     end

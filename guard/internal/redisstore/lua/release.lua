@@ -65,7 +65,7 @@ end
 remember(ended, math.max(hold and hold.fence or 0, high), at)
 local alone = hold and limit_of(owner) == 1
 if waits and (alone or redis.call('ZCARD', queue) > 0) then
-  local found = alone and {count = 0, limit = math.huge, fence = hold.fence} or inside(owner)
+  local found = alone and {count = 0, limit = any, fence = hold.fence} or inside(owner)
   grant_waiting(found, 0, {}, not hold)
 end
 if #KEYS == 6 then

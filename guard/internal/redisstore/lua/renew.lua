@@ -2,8 +2,7 @@
 -- hold, and never shortens one. One call takes any number of holds.
 --
 -- KEYS  of each hold: lock; of a hold that goes by itself, also holders, if it tolerates others, or once, if it has a record
--- ARGV  of each hold: owner, fence, ttl (ms; 0: set the depth only), depth, metadata; with a record, for how long that
---       outlives the lease (ms)
+-- ARGV  of each hold: owner, fence, ttl (0: set the depth only), depth, metadata; with a record, keep
 -- include hold
 local at, replies = server_time(), {}
 for i = 1, math.floor(#ARGV / 5) do
@@ -13,10 +12,10 @@ for i = 1, math.floor(#ARGV / 5) do
   local hold = type(value) == 'string' and decode(value)
   if type(value) == 'table' then
     replies[i] = value
-  elseif hold and hold.revoked and hold.depth ~= '0' and hold.ends > at then
-    replies[i] = 'revoked'
-  elseif not hold or hold.depth == '0' or hold.ends <= at or hold.fence ~= fence then
+  elseif not hold or hold.depth == '0' or hold.ends <= at or (hold.fence ~= fence and not hold.revoked) then
     replies[i] = 'lost'
+  elseif hold.revoked then
+    replies[i] = 'revoked'
   else
     hold.depth, hold.meta = ARGV[a + 3], ARGV[a + 4]
     extend(lock, KEYS[2], owner, hold, ttl, at)
