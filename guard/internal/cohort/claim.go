@@ -132,7 +132,11 @@ func (cl *claim) run(ctx context.Context) {
 				cl.head = unseen
 			}
 			if s&acquireNow == 0 {
-				due = min(due, clock.Now().Add(cl.pollAfter(s)))
+				wait := cl.pollInterval()
+				if s&mayHaveMissed != 0 {
+					wait = min(wait, rand.N(resubscribedWait))
+				}
+				due = min(due, clock.Now().Add(wait))
 				timer.Reset(due.Until())
 				continue
 			}
@@ -146,14 +150,6 @@ func (cl *claim) run(ctx context.Context) {
 		due = clock.Now().Add(cl.pollInterval())
 		timer.Reset(due.Until())
 	}
-}
-
-// pollAfter is how long to wait after signals that do not say acquireNow.
-func (cl *claim) pollAfter(s signal) time.Duration {
-	if s&mayHaveMissed != 0 {
-		return min(cl.pollInterval(), rand.N(resubscribedWait))
-	}
-	return cl.pollInterval()
 }
 
 // pollInterval is how long to wait for a message before asking without one.
@@ -193,7 +189,7 @@ func (cl *claim) acquire(ctx context.Context) (waits bool) {
 		c.failQueueOf(cl, err)
 	case reply.Status == guardstore.ClaimHeld:
 		g := &grant{Grant: t.watchdog.NewGrant(cl.request, reply, a.Sent, cl.trace == inDoubt)}
-		if clock.Now() >= g.Deadline() {
+		if g.Err() != nil { // it came too late
 			return cl.startOver(ctx)
 		}
 		if c.admit(ctx, cl, g) {

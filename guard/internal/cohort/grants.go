@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -111,7 +112,7 @@ const (
 )
 
 // transfer decides which caller gets a grant next when a caller has ended. If the grant goes to the store and
-// waits is true, the next claim of this process waits for the release: call goOn then. With async, it waits
+// waits is true, the next claim of this process waits for the release. With async, it waits
 // always. It takes Table.mu.
 func (c *cohort) transfer(h *Hold, async bool) (to recipient, waits bool) {
 	g := h.grant
@@ -152,13 +153,9 @@ func (c *cohort) transfer(h *Hold, async bool) (to recipient, waits bool) {
 // after it.
 func (c *cohort) mayHandOver(h *Hold) (next uint64, ok bool) {
 	g := h.grant
-	at := g.Ended()
-	if at == 0 {
-		at = clock.Now()
-	}
-	age := at.Sub(g.Begun)
-	if c.room.callers > 1 || c.id.once.Keep > 0 || age >= c.window() || at >= g.Deadline() ||
-		h.MinHold > 0 || c.queue.Front().Value.(*waiter).MinHold > 0 || g.Err() != nil {
+	age := cmp.Or(g.Ended(), clock.Now()).Sub(g.Begun)
+	if c.room.callers > 1 || c.id.once.Keep > 0 || age >= c.window() || h.MinHold > 0 ||
+		c.queue.Front().Value.(*waiter).MinHold > 0 || g.Err() != nil {
 		return 0, false
 	}
 	if c.room.grants > 1 {
@@ -174,18 +171,4 @@ func (c *cohort) removeGrant(g *grant, fence uint64) {
 	if c.room.grants == 1 {
 		c.floor = max(c.floor, fence)
 	}
-}
-
-// goOn claims for the callers in the queue once the release of a grant was sent, so that claims of other
-// processes are in front. It takes Table.mu.
-func (c *cohort) goOn(ctx context.Context) { c.change(ctx, func() { c.releasing-- }) }
-
-// abandon ends the use of a grant that was lost, or whose release is not answered, and claims anew for
-// the callers in the queue. It takes Table.mu.
-func (c *cohort) abandon(ctx context.Context, g *grant, fence uint64) {
-	c.change(ctx, func() {
-		if slices.Contains(c.grants, g) {
-			c.removeGrant(g, fence)
-		}
-	})
 }

@@ -95,7 +95,13 @@ func (t *Table) confirm(ctx context.Context, g *grant) (guardstore.RenewReply, e
 
 // Abandon is for a hold that was lost: the callers in the queue claim the key anew. Release removes
 // what the store may still have of the hold.
-func (h *Hold) Abandon(ctx context.Context) { h.cohort.abandon(ctx, h.grant, h.Fence) }
+func (h *Hold) Abandon(ctx context.Context) {
+	h.cohort.change(ctx, func() {
+		if slices.Contains(h.cohort.grants, h.grant) {
+			h.cohort.removeGrant(h.grant, h.Fence)
+		}
+	})
+}
 
 // PassOn hands the hold over to the next caller in the queue, before an asynchronous Release. If there is
 // none, the callers of this process that come next wait for the Release: they do not find the key busy.
@@ -132,7 +138,7 @@ func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err er
 func (h *Hold) sendRelease(ctx context.Context, p Patience) error {
 	t, deadline := h.cohort.table, h.Deadline()
 	if h.waits {
-		defer h.cohort.goOn(ctx)
+		defer h.cohort.change(ctx, func() { h.cohort.releasing-- }) // claims of other processes are in front by then
 	}
 	r := guardstore.Release{
 		Key: h.Claim.Key, Owner: h.Claim.Owner, Fence: h.Fence, TTL: h.Claim.TTL, Tombstone: h.Tombstone,

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/retry"
 	"github.com/redlatch/redlatch/guard/internal/watchdog"
 )
 
@@ -15,20 +16,22 @@ import (
 // grant or a loss by itself, so a lost, late, doubled or forged message does no harm.
 type notifier struct {
 	table      *Table
-	subscribed atomic.Bool   // messages flow
-	open       atomic.Bool   // the subscription was begun
-	missed     atomic.Uint64 // how many messages came that reached no claim, or all
+	begin      func()             // opens the subscription, once, and does not wait for messages to flow
+	close      context.CancelFunc // ends it
+	subscribed atomic.Bool        // messages flow
+	missed     atomic.Uint64      // how many messages came that reached no claim, or all
 
-	mu      sync.Mutex
-	started bool
-	// interrupted says that messages flowed, and do not any more.
-	interrupted bool
-	cancel      context.CancelFunc
+	mu          sync.Mutex
+	interrupted bool              // messages flowed, and do not any more
 	claims      map[string]*claim // by owner
 }
 
 func newNotifier(t *Table) *notifier {
-	return &notifier{table: t, claims: make(map[string]*claim)}
+	n := &notifier{table: t, claims: make(map[string]*claim)}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.begin = sync.OnceFunc(func() { t.Tasks.Go(func() { t.Store.Listen(ctx, t.Instance, n) }) })
+	n.close = cancel
+	return n
 }
 
 // register makes a claim known under its owner. The store may have published to it before that: a
@@ -48,32 +51,6 @@ func (n *notifier) unregister(owner string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.claims, owner)
-}
-
-// begin opens the subscription, if it is not open yet. It does not wait for messages to flow.
-func (n *notifier) begin() {
-	if n.open.Load() {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.open.Store(true)
-	if n.started {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	n.cancel = cancel
-	n.started = n.table.Tasks.Go(func() { n.table.Store.Listen(ctx, n.table.Instance, n) })
-}
-
-// close ends the subscription.
-func (n *notifier) close() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.cancel != nil {
-		n.cancel()
-	}
-	n.started = true // nothing begins after this
 }
 
 // Notify implements guardstore.Listener.
@@ -134,13 +111,10 @@ func (n *notifier) Waiting() bool {
 // until the deadline. If the message overtook the reply that grants the hold, the first renewal notices it.
 func (t *Table) revoked(owner string) {
 	t.Tasks.Go(func() {
-		g := t.grantOf(owner)
+		g, label := t.grantOf(owner)
 		if g == nil {
 			return
 		}
-		t.mu.Lock()
-		label := g.label
-		t.mu.Unlock()
 		reply, err := t.check(context.Background(), checkOp, label, g, Patience{Most: g.Deadline().Until()})
 		if err == nil && !reply.Held {
 			g.End(watchdog.ErrRevoked) // a store that is full cannot note that the hold was revoked
@@ -148,16 +122,16 @@ func (t *Table) revoked(owner string) {
 	})
 }
 
-// grantOf returns the grant of an owner, if this process has it, also between two callers.
-func (t *Table) grantOf(owner string) *grant {
+// grantOf returns the grant of an owner, if this process has it, also between two callers, and whose it was last.
+func (t *Table) grantOf(owner string) (*grant, retry.Label) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.cohorts {
 		for _, g := range c.grants {
 			if g.Claim.Owner == owner {
-				return g
+				return g, g.label
 			}
 		}
 	}
-	return nil
+	return nil, retry.Label{}
 }

@@ -95,7 +95,7 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 			return Hold{}, got.err
 		}
 		w.waited.Local = got.local
-		if ctx.Err() == nil && clock.Now() < got.hold.Deadline() {
+		if ctx.Err() == nil && got.hold.Err() == nil {
 			return got.hold, nil
 		}
 		// The caller has left, or the grant came too late to be used: that is a busy machine, not a

@@ -56,9 +56,6 @@ func (w *Watchdog) takeDue() (batch []*Grant, requests []guardstore.Grant, patie
 		batch, requests = append(batch, t), append(requests, t.request())
 		patience = min(patience, max(t.Claim.TTL/6, 20*time.Millisecond), t.deadline.Sub(at))
 	}
-	if len(w.due) == 0 {
-		w.due = nil // frees its memory
-	}
 	return batch, requests, patience
 }
 
