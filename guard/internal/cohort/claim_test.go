@@ -34,12 +34,12 @@ func TestClaim_AMessageHasItAsk(t *testing.T) {
 		b.waits(c)
 		begun := time.Now()
 		claims, _ := b.Sent()
-		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
+		b.wakes(0)
 		b.waits(c)
 		s.Notify(guardstore.Notification{Owner: "another"})
 		s.Notify(guardstore.Notification{Owner: claims[0].Owner, First: true})
 		b.waits(c)
-		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
+		b.wakes(0)
 		h := b.has(c)
 		assert.Equal(b, begun, time.Now())
 		claims = b.claimed(3)
@@ -97,8 +97,7 @@ func TestClaim_HowOftenAClaimAsks(t *testing.T) {
 // The head asks as soon as the holder's ttl has passed, and not a second later.
 func TestClaim_TheHeadAsksWhenTheHolderShouldBeGone(t *testing.T) {
 	for _, left := range []time.Duration{0, 3 * time.Millisecond, 400 * time.Millisecond} {
-		s := &store{OnAcquire: inTurn(queued(0, left), mint)}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: inTurn(queued(0, left), mint)}, func(b *rig) {
 			begun := time.Now()
 			c := b.comes()
 			<-c.done
@@ -192,23 +191,25 @@ func TestClaim_AtTheBackAfterMessagesWereLost(t *testing.T) {
 	})
 }
 
-// A grant that took longer than it lasts is of no use: the claim gives it back, and starts over under another owner.
+// A grant that took longer than it lasts is of no use: it is given back, and claimed anew under another owner, by the first
+// caller and by a claim that waits.
 func TestClaim_AGrantThatComesTooLate(t *testing.T) {
 	late := slow(trusted(0).Sub(0), mint)
-	s := &store{OnAcquire: inTurn(queued(0, 0), late, late, late, mint)}
-	inBubble(t, s, func(b *rig) {
-		c := b.comes()
-		<-c.done
-		h := b.has(c)
-		claims := b.claimed(5)
-		for i, release := range b.released(3) {
-			assert.Equal(b, claims[i+1].Owner, release.Owner)
-			assert.False(b, release.Tombstone, "each attempt was answered")
-			assert.NotEqual(b, release.Owner, h.Claim.Owner)
-		}
-		assert.Greater(b, h.Deadline(), clock.Now())
-		_ = b.ends(h)
-	}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
+	for waits, answers := range [][]answer{{late, late, late, mint}, {queued(0, 0), late, late, late, mint}} {
+		inBubble(t, &store{OnAcquire: inTurn(answers...)}, func(b *rig) {
+			c := b.comes()
+			<-c.done
+			h := b.has(c)
+			claims := b.claimed(len(answers))
+			for i, release := range b.released(3) {
+				assert.Equal(b, claims[i+waits].Owner, release.Owner)
+				assert.False(b, release.Tombstone, "each attempt was answered")
+				assert.NotEqual(b, release.Owner, h.Claim.Owner)
+			}
+			assert.Greater(b, h.Deadline(), clock.Now())
+			_ = b.ends(h)
+		}, patient)
+	}
 }
 
 // A reply that takes long makes no grant last longer: it counts from the sending.
@@ -226,8 +227,7 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 		})
 	})
 	t.Run("the second attempt", func(t *testing.T) {
-		s := &store{OnAcquire: inTurn(unanswered, late)}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: inTurn(unanswered, late)}, func(b *rig) {
 			begun := clock.Now()
 			c := b.comes()
 			<-c.done
@@ -241,12 +241,10 @@ func TestClaim_ALongWayBackDoesNotCount(t *testing.T) {
 		})
 	})
 	t.Run("of a claim that waited", func(t *testing.T) {
-		s := &store{OnAcquire: inTurn(queued(0, time.Minute), late)}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: inTurn(queued(0, time.Minute), late)}, func(b *rig) {
 			c := b.comes()
-			claims, _ := b.Sent()
 			sent := clock.Now()
-			s.Notify(guardstore.Notification{Owner: claims[0].Owner})
+			b.wakes(0)
 			<-c.done
 			assert.Equal(b, trusted(sent), c.hold.Deadline())
 			assert.False(b, c.hold.Tombstone)
@@ -281,16 +279,8 @@ func TestClaim_AClaimThatIsFinishedGoesOn(t *testing.T) {
 
 // A claim that no caller wants any more: which caller leaves when, and what the store gets.
 func TestClaim_LeavesNothing(t *testing.T) {
-	t.Run("busy, and no caller waits", func(t *testing.T) {
-		inBubble(t, &store{OnAcquire: queued(0, time.Minute)}, func(b *rig) {
-			s := b.comes(atOnce)
-			s.cancel()
-			require.ErrorIs(b, b.fails(s), cohort.ErrBusy)
-		})
-	})
 	t.Run("not queued, and answered", func(t *testing.T) {
-		s := &store{OnAcquire: says(guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute})}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: says(guardstore.ClaimReply{Status: guardstore.ClaimBusy, Remaining: time.Minute})}, func(b *rig) {
 			c := b.comes(atOnce)
 			require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
 			synctest.Wait()
@@ -300,8 +290,7 @@ func TestClaim_LeavesNothing(t *testing.T) {
 		})
 	})
 	t.Run("the first caller leaves with its command on the wire", func(t *testing.T) {
-		s := &store{OnAcquire: unanswered}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: unanswered}, func(b *rig) {
 			c := b.comes()
 			c.cancel()
 			require.ErrorIs(b, b.fails(c), cohort.ErrEnded)
@@ -331,8 +320,7 @@ func TestClaim_LeavesNothing(t *testing.T) {
 		})
 	})
 	t.Run("it leaves, and those in the queue leave after it", func(t *testing.T) {
-		s := &store{OnAcquire: inTurn(unanswered, queued(3, time.Minute))}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: inTurn(unanswered, queued(3, time.Minute))}, func(b *rig) {
 			c, other := b.comes(), b.comes()
 			b.leaves(c)
 			b.released(0)
@@ -345,11 +333,9 @@ func TestClaim_LeavesNothing(t *testing.T) {
 		})
 	})
 	t.Run("a caller that waits leaves while it asks, and another is in the queue", func(t *testing.T) {
-		s := &store{OnAcquire: inTurn(queued(0, time.Minute), unanswered, queued(0, time.Minute))}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: inTurn(queued(0, time.Minute), unanswered, queued(0, time.Minute))}, func(b *rig) {
 			c, other := b.comes(), b.comes()
-			claims, _ := b.Sent()
-			s.Notify(guardstore.Notification{Owner: claims[0].Owner})
+			b.wakes(0)
 			b.waits(c)
 			b.leaves(c)
 			synctest.Wait()
@@ -365,8 +351,7 @@ func TestClaim_LeavesNothing(t *testing.T) {
 	for _, takes := range []time.Duration{attempt / 2, trusted(0).Sub(0)} {
 		t.Run("all leave with a grant on the wire", func(t *testing.T) {
 			for range 20 { // it stops, or asks once more
-				s := &store{OnAcquire: inTurn(mint, slow(takes, mint), mint)}
-				inBubble(t, s, func(b *rig) {
+				inBubble(t, &store{OnAcquire: inTurn(mint, slow(takes, mint), mint)}, func(b *rig) {
 					h := b.has(b.comes())
 					c := b.comes()
 					h.Abandon(b.Context())
@@ -381,16 +366,15 @@ func TestClaim_LeavesNothing(t *testing.T) {
 						assert.False(b, r.Tombstone, "each attempt was answered")
 					}
 					assert.True(b, owners[claims[1].Owner])
-				}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
+				}, patient)
 			}
 		})
 	}
 	t.Run("it leaves while its claim asks", func(t *testing.T) {
-		s := &store{OnAcquire: inTurn(queued(0, time.Minute), unanswered)}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: inTurn(queued(0, time.Minute), unanswered)}, func(b *rig) {
 			c := b.comes()
 			claims, _ := b.Sent()
-			s.Notify(guardstore.Notification{Owner: claims[0].Owner})
+			b.wakes(0)
 			b.waits(c)
 			b.leaves(c)
 			time.Sleep(2 * attempt)
@@ -412,61 +396,27 @@ func TestClaim_LeavesNothing(t *testing.T) {
 	})
 }
 
-// A grant reaches a caller that leaves at this moment: it is given back, whichever was faster.
-func TestClaim_ALeavingCallerKeepsNothing(t *testing.T) {
-	for range 50 {
-		s := &store{OnAcquire: mint}
-		inBubble(t, s, func(b *rig) {
-			h := b.has(b.comes())
-			c := b.comes()
-			time.Sleep(time.Millisecond)
-			c.cancel() // most times, it does not know of it when the lock is handed over
-			_ = b.ends(h)
-			<-c.done
-			if c.err == nil {
-				_ = b.ends(c.hold)
-			}
-			b.released(1)
-		})
-	}
-}
-
-// A caller whose context has ended when its grant arrives does not get it, and one whose grant
-// has ended asks anew.
-func TestClaim_AGrantOfNoUseIsGivenBack(t *testing.T) {
-	s := &store{OnAcquire: inTurn(slow(trusted(0).Sub(0), mint), mint)}
-	inBubble(t, s, func(b *rig) {
-		c := b.comes()
-		<-c.done
-		require.NoError(b, c.err)
-		assert.EqualValues(b, 2*firstMint, c.hold.Fence)
-		releases := b.released(1)
-		assert.EqualValues(b, firstMint, releases[0].Fence)
-		_ = b.ends(c.hold)
-	}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
-}
-
-// A caller waits for a claim that is not answered: no reply said that the lock is busy.
+// A caller waits for a claim that is not answered: no reply said that the lock is busy. All that wait behind the first
+// learn that with it: another claim would take as long again.
 func TestClaim_AfterASilentClaim(t *testing.T) {
-	s := &store{OnAcquire: unanswered}
-	inBubble(t, s, func(b *rig) {
-		first := b.comes()
+	inBubble(t, &store{OnAcquire: unanswered}, func(b *rig) {
+		begun, first, second := time.Now(), b.comes(), b.comes()
 		impatient := b.comes(waiting(timeout / 4))
 		at := b.comes(atOnce)
-		for _, c := range []*caller{at, impatient, first} {
+		for _, c := range []*caller{at, impatient, first, second} {
 			var failure *retry.Error
 			require.ErrorAs(b, b.fails(c), &failure)
 			assert.Equal(b, "k", failure.Key)
 			assert.False(b, c.waited.Busy)
 			assert.NotErrorIs(b, c.err, cohort.ErrBusy)
 		}
+		assert.Equal(b, timeout, time.Since(begun))
 	})
 }
 
 // Dismiss ends the wait of those in the queue whose stop is closed, and of no other caller.
 func TestClaim_DismissEndsTheWaitOfCallersThatStop(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 		h := b.has(b.comes())
 		stop, result := make(chan struct{}), make(chan error, 1)
 		go func() {
@@ -487,4 +437,22 @@ func TestClaim_DismissEndsTheWaitOfCallersThatStop(t *testing.T) {
 		_ = b.ends(h)
 		_ = b.ends(b.has(other))
 	})
+}
+
+// A grant reaches a caller that leaves at this moment: it is given back, whichever was faster.
+func TestClaim_ALeavingCallerKeepsNothing(t *testing.T) {
+	for range 50 {
+		inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
+			h := b.has(b.comes())
+			c := b.comes()
+			time.Sleep(time.Millisecond)
+			c.cancel() // most times, it does not know of it when the lock is handed over
+			_ = b.ends(h)
+			<-c.done
+			if c.err == nil {
+				_ = b.ends(c.hold)
+			}
+			b.released(1)
+		})
+	}
 }

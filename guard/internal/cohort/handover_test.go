@@ -3,7 +3,6 @@ package cohort_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
-	"github.com/redlatch/redlatch/guard/internal/retry"
 )
 
 func withRecord(r *cohort.Request) { r.Claim.Once = &guardstore.Once{Keep: time.Hour} }
@@ -87,6 +85,9 @@ func TestHandOver_ConditionsOfAHandOver(t *testing.T) {
 					assert.NotEqual(b, first.Claim.Owner, got.Claim.Owner)
 				}
 				_ = b.ends(got)
+				_, releases = b.Sent()
+				last := releases[len(releases)-1]
+				assert.Equal(b, []any{got.Fence, got.Claim.Owner, got.Claim.TTL, false}, []any{last.Fence, last.Owner, last.TTL, last.Tombstone})
 			}, config)
 		})
 	}
@@ -95,8 +96,7 @@ func TestHandOver_ConditionsOfAHandOver(t *testing.T) {
 // Fences grow by one with each caller, and never by more than one in a microsecond since the
 // grant: the server's clock is above them whenever it mints the next.
 func TestHandOver_HandOversDoNotOutrunTheClock(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 		h := b.has(b.comes())
 		var line []*caller
 		for range 4 {
@@ -117,8 +117,7 @@ func TestHandOver_HandOversDoNotOutrunTheClock(t *testing.T) {
 
 // Callers of one process are served as they came.
 func TestHandOver_TheFirstInTheQueueIsNext(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 		h := b.has(b.comes(metadata("first")))
 		second, third := b.comes(), b.comes()
 		time.Sleep(time.Millisecond)
@@ -132,27 +131,9 @@ func TestHandOver_TheFirstInTheQueueIsNext(t *testing.T) {
 	})
 }
 
-// A release names the highest fence that was handed out.
-func TestHandOver_AReleaseHasTheLatestFence(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	inBubble(t, s, func(b *rig) {
-		h := b.has(b.comes())
-		next := b.comes()
-		time.Sleep(time.Millisecond)
-		_ = b.ends(h)
-		_ = b.ends(b.has(next))
-		releases := b.released(1)
-		assert.EqualValues(b, firstMint+1, releases[0].Fence)
-		assert.Equal(b, h.Claim.Owner, releases[0].Owner)
-		assert.Equal(b, ttl, releases[0].TTL)
-		assert.False(b, releases[0].Tombstone)
-	})
-}
-
 // A hold is lost: the callers that wait ask, for a fence above all that were handed out.
 func TestHandOver_CallersOfALostHoldGoOn(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 		h := b.has(b.comes())
 		second, third := b.comes(metadata("second")), b.comes()
 		begun := time.Now()
@@ -173,60 +154,13 @@ func TestHandOver_CallersOfALostHoldGoOn(t *testing.T) {
 	})
 }
 
-// The claim of waiting callers is given up with the last of them.
-func TestHandOver_AClaimThatNoCallerWantsLeavesTheQueue(t *testing.T) {
-	s := &store{OnAcquire: inTurn(mint, queued(3, time.Minute))}
-	inBubble(t, s, func(b *rig) {
-		h := b.has(b.comes())
-		second, third := b.comes(), b.comes()
-		h.Abandon(b.Context())
-		synctest.Wait()
-		second.cancel()
-		require.ErrorIs(b, b.fails(second), cohort.ErrEnded)
-		b.waits(third)
-		b.released(0) // a caller wants it
-		b.leaves(third)
-		releases := b.released(1)
-		claims, _ := b.Sent()
-		assert.Equal(b, claims[1].Owner, releases[0].Owner)
-		assert.False(b, releases[0].Tombstone, "all was answered")
-	})
-}
-
-// A claim that came to nothing is a failure for all its callers: none of them gets ErrBusy.
-func TestHandOver_AClaimThatFailsEndsAllWaits(t *testing.T) {
-	s := &store{OnAcquire: inTurn(mint, unanswered)}
-	inBubble(t, s, func(b *rig) {
-		h := b.has(b.comes())
-		second, third := b.comes(), b.comes()
-		h.Abandon(b.Context())
-		for _, c := range []*caller{second, third} {
-			var failure *retry.Error
-			require.ErrorAs(b, b.fails(c), &failure)
-			assert.Equal(b, "k", failure.Key)
-			require.ErrorIs(b, c.err, context.DeadlineExceeded)
-			assert.NotErrorIs(b, c.err, cohort.ErrBusy)
-		}
-		synctest.Wait()
-		claims, releases := b.Sent()
-		require.NotEmpty(b, releases)
-		assert.Equal(b, claims[1].Owner, releases[0].Owner)
-		assert.True(b, releases[0].Tombstone)
-	})
-}
-
 // PassOn gives the key to the next caller at once. A caller that comes after it, and before the release was answered,
 // does not find the key busy, even if it does not wait: its claim follows the release.
 func TestHandOver_PassOnComesBeforeAnAsynchronousRelease(t *testing.T) {
 	for name, age := range map[string]time.Duration{"in the window": time.Millisecond, "after it": handover} {
 		for _, queues := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
-				s := &store{OnAcquire: mint}
-				s.OnRelease = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
-					time.Sleep(attempt / 2)
-					return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-				}
-				inBubble(t, s, func(b *rig) {
+				inBubble(t, &store{OnAcquire: mint, OnRelease: releasesIn(attempt / 2)}, func(b *rig) {
 					h, handsOver := b.has(b.comes()), queues && age < handover
 					var c *caller
 					if queues {
@@ -260,8 +194,7 @@ func TestHandOver_PassOnComesBeforeAnAsynchronousRelease(t *testing.T) {
 
 // The reply to a claim took nearly as long as the ttl: the grant is new here, and has expired for the store.
 func TestHandOver_AGrantThatHasEndedServesNoCaller(t *testing.T) {
-	s := &store{OnAcquire: inTurn(slow(trusted(0).Sub(0)-time.Millisecond, mint), mint)}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: inTurn(slow(trusted(0).Sub(0)-time.Millisecond, mint), mint)}, func(b *rig) {
 		first := b.comes()
 		<-first.done
 		next := b.comes()
@@ -270,5 +203,5 @@ func TestHandOver_AGrantThatHasEndedServesNoCaller(t *testing.T) {
 		h := b.has(next)
 		assert.NotEqual(b, first.hold.Claim.Owner, h.Claim.Owner)
 		_ = b.ends(h)
-	}, func(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} })
+	}, patient)
 }

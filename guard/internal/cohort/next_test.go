@@ -82,12 +82,7 @@ func TestNext_AReleaseThatIsNotAnswered(t *testing.T) {
 
 // No caller waits any more when the release is answered: nothing is claimed.
 func TestNext_NoCallerWaitsWhenTheReleaseIsAnswered(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	s.OnRelease = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
-		time.Sleep(attempt / 2)
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-	}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: mint, OnRelease: releasesIn(attempt / 2)}, func(b *rig) {
 		holdAndQueue(b, func(release func(), next *caller) {
 			time.AfterFunc(attempt/4, next.cancel)
 			release()
@@ -102,8 +97,7 @@ func TestNext_NoCallerWaitsWhenTheReleaseIsAnswered(t *testing.T) {
 // A hold that is kept after its work is asked for when it is free.
 func TestNext_AClaimAfterAMinHold(t *testing.T) {
 	kept := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Remaining: 300 * time.Millisecond, Done: true}
-	s := &store{OnAcquire: inTurn(mint, says(kept), mint)}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: inTurn(mint, says(kept), mint)}, func(b *rig) {
 		holdAndQueue(b, func(release func(), next *caller) {
 			begun := time.Now()
 			release()
@@ -118,8 +112,7 @@ func TestNext_AClaimAfterAMinHold(t *testing.T) {
 // The caller's context ends before the release is sent: the next claim does not wait for
 // the later sender.
 func TestNext_AReleaseThatIsSentLaterDelaysNoClaim(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 		h := b.has(b.comes())
 		next := b.comes()
 		time.Sleep(handover)

@@ -1,9 +1,7 @@
 package cohort_test
 
 import (
-	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -23,36 +21,21 @@ func reader(r *cohort.Request) { r.Claim.Limit = guardstore.Unlimited }
 func TestPool_FirstComeFirstServed(t *testing.T) {
 	for _, second := range []time.Duration{0, attempt * 3 / 4} {
 		waits := queued(5, time.Minute)
-		s := &store{OnAcquire: inTurn(slow(attempt/2, waits), slow(second, waits), mint)}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: inTurn(slow(attempt/2, waits), slow(second, waits), mint)}, func(b *rig) {
 			first := b.comes(one)
 			time.Sleep(time.Millisecond)
 			last := b.comes(one)
 			time.Sleep(attempt)
 			b.waits(first)
 			b.waits(last)
-			claims := b.claimed(2)
-			b.Notify(guardstore.Notification{Owner: claims[1].Owner})
+			b.claimed(2)
+			b.wakes(1)
 			h := b.has(first)
 			b.waits(last)
 			_ = b.ends(h)
 			_ = b.ends(b.has(last))
 		})
 	}
-}
-
-// The claim of a caller that comes later gets its messages, too.
-func TestPool_TheSecondClaimAsksWhenAMessageComes(t *testing.T) {
-	waits := queued(5, time.Minute)
-	inBubble(t, &store{OnAcquire: inTurn(waits, waits, mint)}, func(b *rig) {
-		first, second := b.comes(one), b.comes(one)
-		claims := b.claimed(2)
-		b.Notify(guardstore.Notification{Owner: claims[1].Owner})
-		h := b.has(first)
-		b.waits(second)
-		_ = b.ends(h)
-		_ = b.ends(b.has(second))
-	})
 }
 
 // A caller that does not wait has no claim of its own. When the permit that it asked for goes to the caller in front,
@@ -70,8 +53,7 @@ func TestPool_AnotherPermitForANoWaitCaller(t *testing.T) {
 
 // A process has no more claims, sent and not answered, than there may be grants, with those that it has.
 func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
-	s := &store{OnAcquire: inTurn(mint, slow(attempt/2, mint), mint)}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: inTurn(mint, slow(attempt/2, mint), mint)}, func(b *rig) {
 		first, second, third := b.comes(one), b.comes(one), b.comes(one)
 		b.claimed(2)
 		<-second.done
@@ -89,12 +71,11 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 	for name, comes := range map[string]bool{"no caller waits": false, "a caller came since": true} {
 		t.Run(name, func(t *testing.T) {
 			waits := queued(0, time.Minute)
-			s := &store{OnAcquire: inTurn(mint, waits, slow(attempt/2, mint), waits)}
-			inBubble(t, s, func(b *rig) {
+			inBubble(t, &store{OnAcquire: inTurn(mint, waits, slow(attempt/2, mint), waits)}, func(b *rig) {
 				other := b.has(b.comes(one)) // else it would not be the same cohort
 				left := b.comes(one)
 				claims, _ := b.Sent()
-				b.Notify(guardstore.Notification{Owner: claims[1].Owner})
+				b.wakes(1)
 				b.waits(left)
 				b.leaves(left)
 				if comes {
@@ -128,8 +109,7 @@ func TestPool_AReadersGrantServesNoLaterReader(t *testing.T) {
 
 func aReadersGrantServesNoLaterReader(t *testing.T, meanwhile func(h *cohort.Hold)) {
 	t.Helper()
-	s := &store{OnAcquire: inTurn(mint, slow(attempt/2, mint), mint)}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: inTurn(mint, slow(attempt/2, mint), mint)}, func(b *rig) {
 		old := b.has(b.comes(reader))
 		holder := new(noHolder)
 		old.Watch(holder, 0, 0)
@@ -156,45 +136,9 @@ func (noHolder) Renewed(error)     {}
 func (noHolder) Cancel(error) bool { return false }
 func (noHolder) ReportLoss()       {}
 
-// A caller waits for a permit. The claim of a later caller may be the first that is granted: the grant goes to
-// the caller that waits.
-func TestPool_NoCallerPassesCallersThatWait(t *testing.T) {
-	s := &store{OnAcquire: inTurn(queued(0, time.Minute), mint)}
-	inBubble(t, s, func(b *rig) {
-		first := b.comes(one)
-		b.waits(first)
-		second := b.comes(one)
-		h := b.has(first)
-		b.waits(second)
-		_ = b.ends(h)
-		_ = b.ends(b.has(second))
-	})
-}
-
-// The last reader has left, and the release is on its way.
-func TestPool_NoReaderJoinsAReleasedGrant(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	s.OnRelease = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
-		if n == 1 {
-			time.Sleep(handover / 2)
-		}
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
-	}
-	inBubble(t, s, func(b *rig) {
-		old := b.has(b.comes(reader))
-		go func() { _ = b.ends(old) }()
-		synctest.Wait()
-		next := b.has(b.comes(reader))
-		assert.NotEqual(b, old.Claim.Owner, next.Claim.Owner)
-		_ = b.ends(next)
-		time.Sleep(handover)
-	})
-}
-
 // With a window of 0 each reader counts in the store, also those that come together.
 func TestPool_WithoutAWindowEachReaderHasAClaim(t *testing.T) {
-	s := &store{OnAcquire: inTurn(slow(attempt/2, mint), mint)}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: inTurn(slow(attempt/2, mint), mint)}, func(b *rig) {
 		first := b.comes(reader)
 		second := b.has(b.comes(reader))
 		<-first.done

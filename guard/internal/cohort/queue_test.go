@@ -70,42 +70,9 @@ func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 	})
 }
 
-// The first claim is not answered for StoreTimeout. All callers that wait behind it learn that with it: another claim
-// would take as long again.
-func TestQueue_CallersLearnTogetherThatTheStoreIsSilent(t *testing.T) {
-	inBubble(t, &store{OnAcquire: unanswered}, func(b *rig) {
-		begun := time.Now()
-		callers := []*caller{b.comes(), b.comes(), b.comes()}
-		for _, c := range callers {
-			var failure *retry.Error
-			require.ErrorAs(b, b.fails(c), &failure)
-		}
-		assert.Equal(b, timeout, time.Since(begun))
-	})
-}
-
-// Who claimed the key first is at the head, though others came into line while it asked.
-func TestQueue_TheFirstClaimIsAtTheHead(t *testing.T) {
-	s := &store{OnAcquire: inTurn(slow(attempt/2, queued(0, time.Minute)), mint)}
-	inBubble(t, s, func(b *rig) {
-		first := b.comes()
-		second := b.comes()
-		time.Sleep(attempt / 2)
-		b.waits(first)
-		claims, _ := b.Sent()
-		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
-		h := b.has(first)
-		b.waits(second)
-		time.Sleep(time.Millisecond)
-		_ = b.ends(h)
-		_ = b.ends(b.has(second))
-	})
-}
-
 // A lost hold ends late, when another caller of its process has the key: it passes nothing on.
 func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
 		h := b.has(b.comes())
 		second, third := b.comes(), b.comes()
 		h.Abandon(b.Context())
@@ -122,14 +89,12 @@ func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
 // A claim that starts over under a new owner is notified under the new one.
 func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
 	waits, finished := queued(5, time.Minute), says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
-	s := &store{OnAcquire: inTurn(waits, finished, waits, mint)}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: inTurn(waits, finished, waits, mint)}, func(b *rig) {
 		c, begun := b.comes(), time.Now()
-		claims, _ := b.Sent()
-		s.Notify(guardstore.Notification{Owner: claims[0].Owner})
+		b.wakes(0)
 		b.waits(c)
-		claims = b.claimed(3)
-		s.Notify(guardstore.Notification{Owner: claims[2].Owner})
+		b.claimed(3)
+		b.wakes(2)
 		h := b.has(c)
 		assert.Equal(b, begun, time.Now())
 		_ = b.ends(h)
@@ -210,9 +175,7 @@ func TestNotifier_AnInterruptionRenewsHolds(t *testing.T) {
 
 // A command that fails has holds renewed at once.
 func TestQueue_AFailedCommandRenewsHolds(t *testing.T) {
-	s := &store{OnAcquire: inTurn(mint, func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
-		return guardstore.ClaimReply{}, errUnanswered
-	}, mint)}
+	s := &store{OnAcquire: inTurn(mint, fails(errUnanswered), mint)}
 	inBubble(t, s, func(b *rig) {
 		h := b.has(b.comes())
 		h.Watch(new(noHolder), 0, 0)
@@ -250,8 +213,7 @@ func TestQueue_AnInterruptionIsReportedOnce(t *testing.T) {
 // have the hold, it was revoked: a store that is full cannot note that.
 func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
 	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, watchdog.ErrRevoked: {}} {
-		s := &store{OnAcquire: mint, OnRenew: func(context.Context, int) guardstore.RenewReply { return reply }}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: mint, OnRenew: renews(reply)}, func(b *rig) {
 			h := b.has(b.comes())
 			h.Watch(new(noHolder), 0, 0)
 			b.Notify(guardstore.Notification{Owner: "me-other", Revoked: true})
@@ -279,16 +241,9 @@ func TestQueue_OutageSendsNothing(t *testing.T) {
 		b.waits(c)
 		_ = b.ends(other)
 		_ = b.ends(b.has(c))
-	})
-}
-
-// The same while a claim of the process is on its way: nothing is known of the lock yet.
-func TestQueue_OutageWaitsForNoClaim(t *testing.T) {
-	s := &store{OnAcquire: unanswered}
-	inBubble(t, s, func(b *rig) {
+		s.OnAcquire = unanswered // nothing is known of the lock yet
 		first, begun := b.comes(), time.Now()
-		c := b.comes(func(r *cohort.Request) { r.Down = errUnanswered })
-		require.Equal(b, errUnanswered, b.fails(c))
+		require.Equal(b, errUnanswered, b.fails(b.comes(open)))
 		assert.Equal(b, begun, time.Now())
 		b.leaves(first)
 	})
@@ -297,8 +252,7 @@ func TestQueue_OutageWaitsForNoClaim(t *testing.T) {
 // A record is the answer to all that wait, of one command.
 func TestQueue_ARecordIsForAllThatWait(t *testing.T) {
 	record := &guardstore.Record{State: guardstore.RecordDone}
-	s := &store{OnAcquire: slow(attempt/2, says(guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record}))}
-	inBubble(t, s, func(b *rig) {
+	inBubble(t, &store{OnAcquire: slow(attempt/2, says(guardstore.ClaimReply{Status: guardstore.ClaimRecorded, Record: record}))}, func(b *rig) {
 		for _, c := range []*caller{b.comes(withRecord), b.comes(withRecord), b.comes(withRecord)} {
 			var recorded *cohort.RecordedError
 			require.ErrorAs(b, b.fails(c), &recorded)
@@ -318,9 +272,7 @@ func TestQueue_TheLastAnswerToAClaimThatWaits(t *testing.T) {
 		want func(err error) bool
 	}{
 		{
-			func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
-				return guardstore.ClaimReply{}, refused
-			},
+			fails(refused),
 			func(err error) bool { return errors.As(err, new(*retry.Error)) },
 		},
 		{
@@ -330,8 +282,8 @@ func TestQueue_TheLastAnswerToAClaimThatWaits(t *testing.T) {
 	} {
 		inBubble(t, &store{OnAcquire: inTurn(queued(5, time.Minute), row.last)}, func(b *rig) {
 			first, second := b.comes(withRecord), b.comes(withRecord)
-			claims := b.claimed(1)
-			b.Notify(guardstore.Notification{Owner: claims[0].Owner})
+			b.claimed(1)
+			b.wakes(0)
 			for _, err := range []error{b.fails(first), b.fails(second), b.fails(b.comes(withRecord, atOnce))} {
 				assert.True(b, row.want(err), err)
 			}
@@ -467,9 +419,7 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 func TestQueue_ACallerThatIsToStop(t *testing.T) {
 	for name, acquire := range map[string]answer{
 		"in the queue": queued(5, time.Minute),
-		"as it asks": func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
-			return guardstore.ClaimReply{}, errUnanswered
-		},
+		"as it asks":   fails(errUnanswered),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, &store{OnAcquire: acquire}, func(b *rig) {

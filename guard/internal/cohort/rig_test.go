@@ -53,6 +53,12 @@ func (b *rig) released(n int) []guardstore.Release {
 	return releases
 }
 
+// wakes has the claim that was sent as the nth ask.
+func (b *rig) wakes(n int) {
+	claims, _ := b.Sent()
+	b.Notify(guardstore.Notification{Owner: claims[n].Owner})
+}
+
 // held and busy are answers.
 func held(fence uint64) (guardstore.ClaimReply, error) {
 	return guardstore.ClaimReply{Status: guardstore.ClaimHeld, Fence: fence}, nil
@@ -74,6 +80,25 @@ func queued(inFront int, remaining time.Duration) answer {
 
 func says(r guardstore.ClaimReply) answer {
 	return func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) { return r, nil }
+}
+
+func fails(err error) answer {
+	return func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		return guardstore.ClaimReply{}, err
+	}
+}
+
+// renews answers all renewals alike.
+func renews(r guardstore.RenewReply) func(context.Context, int) guardstore.RenewReply {
+	return func(context.Context, int) guardstore.RenewReply { return r }
+}
+
+// releasesIn answers releases after a while.
+func releasesIn(takes time.Duration) func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
+	return func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
+		time.Sleep(takes)
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+	}
 }
 
 // unanswered is a command that arrives, and whose reply does not.
@@ -146,6 +171,9 @@ func unsubscribed(t *testing.T, s *store, run func(b *rig), change ...func(*coho
 		assert.Zero(t, waiting, "callers")
 	})
 }
+
+// patient is for callers that wait longer than a grant lasts.
+func patient(c *cohort.Config) { c.Calls = &retry.Policy{Timeout: 2 * ttl, AttemptTimeout: 2 * ttl} }
 
 // caller is one call for the key.
 type caller struct {

@@ -99,8 +99,7 @@ func TestShared_ReadersThatLeaveTogetherAskOnce(t *testing.T) {
 // The loss is the error of the reader that asks, and ends the work of the others.
 func TestShared_AReaderThatLeavesLearnsOfTheLoss(t *testing.T) {
 	for want, reply := range map[error]guardstore.RenewReply{watchdog.ErrNotHeld: {}, watchdog.ErrRevoked: {Revoked: true}} {
-		s := &store{OnAcquire: mint, OnRenew: func(context.Context, int) guardstore.RenewReply { return reply }}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: mint, OnRenew: renews(reply)}, func(b *rig) {
 			first, second := b.read(), b.read()
 			time.Sleep(believed)
 			require.ErrorIs(b, first.ends(), want)
@@ -211,8 +210,7 @@ func TestHold_ARenewalAfterAHandOver(t *testing.T) {
 // No check moves the expiry, and its answer is the call's.
 func TestHold_Check(t *testing.T) {
 	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, watchdog.ErrNotHeld: {}, watchdog.ErrRevoked: {Revoked: true}} {
-		s := &store{OnAcquire: mint, OnRenew: func(context.Context, int) guardstore.RenewReply { return reply }}
-		inBubble(t, s, func(b *rig) {
+		inBubble(t, &store{OnAcquire: mint, OnRenew: renews(reply)}, func(b *rig) {
 			h, holder := b.has(b.comes()), new(noHolder)
 			h.Watch(holder, 0, 0)
 			h.SetDepth(2)
