@@ -156,7 +156,7 @@ func TestPage_BadInput(t *testing.T) {
 		"/lock?key=" + strings.Repeat("k", 513): {400, "<title>Bad Request · redlatch"},
 		"/lock?key=%ff":                         {400, "key must be UTF-8"},
 		"/lock?key=by+hand":                     {422, "is not a lock: "},
-		"/more":                                 {404, "there is no such page"},
+		"/more":                                 {404, "<bdi>Redis at "},
 		"/?sort=size":                           {400, "sort is none of waiting, held, key"},
 		"/?match=" + strings.Repeat("a", 513):   {400, "match has 513 bytes, the longest is 512"},
 		"/?match=%ff":                           {400, "match is not UTF-8"},
