@@ -101,6 +101,22 @@ func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 	})
 }
 
+// Where it is not one Redis, one release goes out at a time, if it is answered in time.
+func TestLocks_AreReleasedOneAfterAnother(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		var releasing atomic.Int32
+		g.s.trouble(only("release", func(context.Context) error {
+			assert.EqualValues(t, 1, releasing.Add(1))
+			time.Sleep(10 * time.Millisecond)
+			releasing.Add(-1)
+			return nil
+		}), nil)
+		begun := time.Now()
+		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b c"), nothing))
+		assert.Equal(t, 30*time.Millisecond, time.Since(begun))
+	})
+}
+
 func TestLocks_RefusesBadRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		failing := func(context.Context) (string, error) { return "", errBoom }
