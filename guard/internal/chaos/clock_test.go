@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -201,4 +203,25 @@ func TestClock_ServersHaveClocksOfTheirOwn(t *testing.T) {
 	require.NoError(t, rdb.Set(ctx, "k", "v", time.Minute).Err())
 	require.NoError(t, c.set(0))
 	assert.Greater(t, rdb.PTTL(ctx, "k").Val(), 59*time.Minute)
+}
+
+// The clock is set back while a release runs whose MinHold is shorter than the step. Redis goes by the time at which the
+// script began for what has expired, and by the present time for a ttl. The lock must not stay for ever.
+func TestClock_SetBackDuringAReleaseLeavesATTL(t *testing.T) {
+	if why := ownClocks(t); why != "" || runtime.GOOS != "linux" {
+		t.Skip("LD_PRELOAD is for Linux", why)
+	}
+	rdb, ctx := redistest.Start(t).Client(t), t.Context()
+	c := openClock(t, rdb.ConfigGet(ctx, "dir").Val()["dir"])
+	require.NotNil(t, c)
+	const lock, owner, slowly = "redlatch:{k}", "a-1", "for _ = 1, 1e7 do end\n"
+	keys := []string{lock, lock + ":queue", lock + ":ended", lock + ":seen", lock + ":holders"}
+	fence := strconv.FormatInt(time.Now().UnixMicro(), 10)
+	require.NoError(t, rdb.HSet(ctx, lock, owner, "1 "+fence+" 60000 - meta").Err())
+	require.NoError(t, rdb.PExpire(ctx, lock, time.Minute).Err())
+	time.AfterFunc(20*time.Millisecond, func() { assert.NoError(t, c.set(-2*time.Minute)) })
+	reply, err := rdb.Eval(ctx, slowly+redisstore.Scripts()["release"], keys, "1c:", owner, fence+" 500 -").Result()
+	require.NoError(t, err)
+	assert.Equal(t, []any{"kept"}, reply)
+	assert.Positive(t, rdb.PTTL(ctx, lock).Val())
 }

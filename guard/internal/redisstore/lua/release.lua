@@ -39,7 +39,10 @@ local function let_out(hold)
     if rest > 0 then
       hold.depth, hold.ends = '0', hold.since + min_hold * 1000
       redis.call('PEXPIRE', lock, number(rest))
-      redis.call('HSET', lock, owner, encode(hold))
+      if redis.call('HSET', lock, owner, encode(hold)) == 1 then
+        -- The clock was set back while the script ran: Redis took that ttl for over, and HSET made the lock anew.
+        redis.call('PEXPIRE', lock, number(rest))
+      end
       return 'kept'
     end
   end
