@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/guard/internal/redisstore"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -220,7 +220,7 @@ func TestClock_SetBackDuringAReleaseLeavesATTL(t *testing.T) {
 	require.NoError(t, rdb.HSet(ctx, lock, owner, "1 "+fence+" 60000 - meta").Err())
 	require.NoError(t, rdb.PExpire(ctx, lock, time.Minute).Err())
 	time.AfterFunc(20*time.Millisecond, func() { assert.NoError(t, c.set(-2*time.Minute)) })
-	reply, err := rdb.Eval(ctx, slowly+redisstore.Scripts()["release"], keys, "1c:", owner, fence+" 500 -").Result()
+	reply, err := rdb.Eval(ctx, slowly+testenv.ScriptSource("release"), keys, "1c:", owner, fence+" 500 -").Result()
 	require.NoError(t, err)
 	assert.Equal(t, []any{"kept"}, reply)
 	assert.Positive(t, rdb.PTTL(ctx, lock).Val())
