@@ -225,19 +225,7 @@ func TestGrant_AGrantThatIsGivenAnEndSoon(t *testing.T) {
 		pass(time.Second)
 		require.Len(t, h.causes, 1)
 		assert.Equal(t, 110*time.Millisecond, h.lostAt)
-	})
-}
-
-// An end that is given later counts whatever else is watched, and due later than that.
-func TestGrant_AGrantThatIsGivenAnEndIsLookedAtInTime(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
-		granted(w, "first", ttl).Watch(&holder{}, 5*time.Second, "")
-		g := granted(w, "o", 100*ttl)
-		h := watch(g, 0)
-		g.EndAt(clock.Now().Add(time.Second))
-		pass(2 * time.Second)
-		require.Len(t, h.causes, 1)
-		assert.Equal(t, time.Second, h.lostAt)
+		require.ErrorIs(t, h.causes[0], watchdog.ErrMaxHold)
 	})
 }
 

@@ -28,22 +28,6 @@ func bubble(t *testing.T, test func(t *testing.T, g *guard.Guard, s *guardtest.S
 	})
 }
 
-func TestHolds_OutageShorterThanTheLeaseIsSurvived(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		require.NoError(t, g.WithLock(t.Context(), testenv.Order, func(ctx context.Context) error {
-			for range 5 {
-				s.Fail(errors.New("down"))
-				time.Sleep(19 * time.Second)
-				s.Fail(nil)
-				time.Sleep(11 * time.Second)
-			}
-			return ctx.Err()
-		}, guard.TTL(30*time.Second)))
-		assert.NotEmpty(t, r.Events(guard.EventStoreFailure))
-		assert.Empty(t, r.Events(guard.EventLoss))
-	})
-}
-
 func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 	for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
 		t.Run(ttl.String(), func(t *testing.T) {
@@ -75,18 +59,6 @@ func TestHolds_ContextEndsBeforeTheStoreCanLetGo(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestHolds_LossIsSeenByTheReleaseToo(t *testing.T) {
-	bubble(t, func(t *testing.T, g *guard.Guard, s *guardtest.Store, r *guardtest.Recorder) {
-		err := g.WithLock(t.Context(), testenv.Order, func(context.Context) error {
-			s.Drop("order:42")
-			return nil
-		})
-		require.ErrorIs(t, err, guard.ErrLost)
-		assert.Len(t, r.Events(guard.EventLoss), 1)
-		assert.Equal(t, guard.OutcomeLost, r.Observations("HoldEnd")[0].Hold.Outcome)
-	})
 }
 
 func TestHolds_MaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {

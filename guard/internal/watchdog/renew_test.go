@@ -69,20 +69,6 @@ func TestRenewal_GrantsThatAreDueSoonGoOutTogether(t *testing.T) {
 	})
 }
 
-// A renewal changes when a grant is due next, whatever else is due before that.
-func TestRenewal_AGrantIsDueBesideOthers(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
-		watch(granted(w, "first", ttl), 0)            // due after 10 s, trusted until 27 s
-		watch(granted(w, "other", 77*time.Second), 0) // due after 25.7 s
-		pass(21 * time.Second)
-		assert.Len(t, s.Batches(), 2, "after 10 and 20 s")
-		watch(granted(w, "third", 90*time.Second), 0)
-		pass(2 * time.Second)
-		assert.Len(t, s.Batches(), 2)
-		w.EndAll(errors.New("enough"))
-	})
-}
-
 // A renewal that failed is repeated after a twentieth of the ttl: 5 ms at least, a second at most. It may
 // go out a little earlier, with others.
 func TestRenewal_HowSoonAFailureIsRepeated(t *testing.T) {

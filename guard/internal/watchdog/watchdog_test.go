@@ -189,26 +189,6 @@ func TestWatchdog_RenewAllDelaysNoRenewal(t *testing.T) {
 	})
 }
 
-// A grant whose renewal is not answered, and which has to be looked at first, hides no other from a bundle.
-func TestWatchdog_RenewAllBesideARenewalThatIsNotAnswered(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, s *testenv.Script) {
-		s.OnRenew = func(ctx context.Context, n int) guardstore.RenewReply {
-			if n == 1 {
-				return silence(ctx, n)
-			}
-			return held
-		}
-		watch(granted(w, "silent", 3*time.Second), 0)
-		other := watch(granted(w, "o", ttl), 0)
-		pass(1100 * time.Millisecond)
-		require.Len(t, s.Batches(), 1)
-		w.RenewAll()
-		pass(0)
-		assert.Len(t, other.renewed, 1)
-		w.EndAll(errors.New("enough"))
-	})
-}
-
 // Locks that come and go do not wake the watchdog each, also not those that are gone before it looks.
 func TestWatchdog_ShortHoldsDoNotWakeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -406,18 +386,5 @@ func TestWatchdog_AGrantOfSeveral(t *testing.T) {
 		assert.Empty(t, first.causes)
 		assert.Empty(t, w.All())
 		require.ErrorIs(t, g.Drop(third), watchdog.ErrNotHeld)
-	})
-}
-
-func TestWatchdog_LimitCapsAGrantThatIsWatched(t *testing.T) {
-	watched(t, func(t *testing.T, w *watchdog.Watchdog, _ *testenv.Script) {
-		g := granted(w, "o", ttl)
-		h := watch(g, 0)
-		pass(2 * ttl)
-		g.EndAt(clock.Now().Add(time.Second))
-		pass(time.Minute)
-		require.Len(t, h.causes, 1)
-		require.ErrorIs(t, h.causes[0], watchdog.ErrMaxHold)
-		assert.Equal(t, 2*ttl+time.Second, h.lostAt)
 	})
 }
