@@ -94,7 +94,9 @@ func TestDoctor_ReadsInfoAndTime(t *testing.T) {
 		says  string
 	}{
 		{answers{info: "redis_version:6.0.16\r\n"}, "version", doctor.Bad, ""},
+		{answers{info: "redis_version:5.9.0\r\n"}, "version", doctor.Bad, "Redis 5.9.0 is too old"},
 		{answers{info: "redis_version:6.2.0\r\n"}, "version", doctor.OK, ""},
+		{answers{info: "redis_version:7.2.4\r\nvalkey_version:5.0.0\r\n"}, "version", doctor.OK, "Valkey 5.0.0"},
 		{answers{info: "redis_version:7.2.4\r\nvalkey_version:8.1.0\r\n"}, "version", doctor.OK, ""},
 		{answers{info: "redis_version:unknown\r\nused_memory:1\r\nrole:x\r\n"}, "version", doctor.Note, ""},
 		{answers{info: "redis_version:7.2.4\r\n"}, "memory", doctor.Note, "it does not tell its "},

@@ -92,7 +92,7 @@ func TestRedisURL_OtherURLsAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		"":                                                "host",
-		"localhost:6379":                                  "host",
+		"localhost:6379":                                  "want a URL such as redis://host:6379",
 		"redis://":                                        "host",
 		"http://u:hunter2@host":                           "scheme",
 		"redis+sentinel://u:hunter2@host":                 "master_name",
@@ -104,6 +104,8 @@ func TestRedisURL_OtherURLsAreRefused(t *testing.T) {
 		"redis://u@host?db=1&fast=1":                      "parameter 2 of the query is not known",
 		"redis+cluster://u:hunter2@h?addr=":               "the value of addr",
 		"redis://host?read_timeout=1s&%zz=1":              "percent-encoded",
+		"redis://u:7351/hunter2@host":                     "percent-encoded",
+		"redis://u:7351?hunter2@host":                     "percent-encoded",
 		"redis://u:hunter2@host#1":                        "percent-encoded",
 		"redis://u:hunter2%zz@host":                       "percent-encoded",
 		"redis://u:hunter2\x00@host":                      "percent-encoded",
