@@ -109,6 +109,7 @@ func TestRedisURL_OtherURLsAreRefused(t *testing.T) {
 		"redis://u:hunter2@host#1":                        "percent-encoded",
 		"redis://u:hunter2%zz@host":                       "percent-encoded",
 		"redis://u:hunter2\x00@host":                      "percent-encoded",
+		"file:///run/redis.sock":                          "scheme",
 		"unix://host/run/redis.sock":                      "unix:///",
 		"//host:6379":                                     "want a URL such as redis://host:6379",
 		"u:hunter2@host:6379":                             "want a URL such as redis://host:6379",
