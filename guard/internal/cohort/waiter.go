@@ -152,7 +152,7 @@ func (w *waiter) ask(ctx context.Context, c *cohort) result {
 			err = ErrBusy
 			break
 		}
-		t.notifier.begin() //nolint:contextcheck // the subscription outlives the caller
+		t.notifier.begin()
 	case reply.Status == guardstore.ClaimRecorded:
 		err = &RecordedError{reply.Record}
 		c.failQueue(err)

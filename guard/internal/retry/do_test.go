@@ -198,12 +198,13 @@ func TestDo_StopEndsAPause(t *testing.T) {
 // the store's.
 func TestDo_AnAttemptEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx := lateTimer{t.Context(), time.Now().Add(attempt / 2), make(chan struct{})}
-		time.AfterFunc(attempt/2+time.Millisecond, func() { close(ctx.done) })
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(attempt/2+time.Millisecond, cancel)
 		p := &retry.Policy{Timeout: timeout, AttemptTimeout: attempt, OnFailure: func(context.Context, string, retry.Label, error) {
 			assert.Fail(t, "no failure of the store's")
 		}}
-		got, err := retry.Do(ctx, p, retry.Call{Op: "count", Label: retry.Label{Key: "k"}, For: timeout}, func(ctx context.Context, _ string) (int, error) {
+		late, call := lateTimer{ctx, time.Now().Add(attempt / 2)}, retry.Call{Op: "count", Label: retry.Label{Key: "k"}, For: timeout}
+		got, err := retry.Do(late, p, call, func(ctx context.Context, _ string) (int, error) {
 			at, _ := ctx.Deadline()
 			time.Sleep(time.Until(at))
 			return 0, errDown
@@ -232,21 +233,10 @@ func TestDo_EndsTheContextsOfItsAttempts(t *testing.T) {
 // lateTimer is a context whose end comes later than its deadline.
 type lateTimer struct {
 	context.Context
-	at   time.Time
-	done chan struct{}
+	at time.Time
 }
 
 func (c lateTimer) Deadline() (time.Time, bool) { return c.at, true }
-func (c lateTimer) Done() <-chan struct{}       { return c.done }
-
-func (c lateTimer) Err() error {
-	select {
-	case <-c.done:
-		return context.DeadlineExceeded
-	default:
-		return nil
-	}
-}
 
 func TestError_HidesTheKey(t *testing.T) {
 	t.Parallel()
