@@ -40,7 +40,7 @@ func (g *Guard) newHold(ctx context.Context, c *call, got cohort.Hold) *Lease {
 		h.root.started = clock.Now()
 	}
 	h.root.begin(ctx)
-	h.Watch(h, c.maxHold, c.minHold) //nolint:contextcheck // the subscription outlives the caller
+	h.Watch(h, c.maxHold, c.minHold)
 	if task.IsClosed(g.inside.Closed()) {
 		h.End(ErrClosed) // Close may have passed by before the watch began
 	}
