@@ -45,6 +45,9 @@ func TestQuorum_NewRefusesWhatIsNoQuorum(t *testing.T) {
 	one := q.Clients(t)
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer cluster.Close()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	type wrapper struct{ redis.UniversalClient }
 	for name, c := range map[string]struct {
 		clients []redis.UniversalClient
 		want    string
@@ -56,6 +59,9 @@ func TestQuorum_NewRefusesWhatIsNoQuorum(t *testing.T) {
 		"a twin":       {[]redis.UniversalClient{one[0], one[1], q.Clients(t)[0]}, "leads to the same server at index 0 and 2"},
 		"a cluster":    {[]redis.UniversalClient{one[0], one[1], cluster}, "has a *redis.ClusterClient at index 2: a server of a quorum is standalone"},
 		"a nil client": {[]redis.UniversalClient{one[0], one[1], (*redis.Client)(nil)}, "has no client at index 2"},
+		"a ring":       {[]redis.UniversalClient{one[0], one[1], ring}, "has a *redis.Ring at index 2"},
+		"a wrapper":    {[]redis.UniversalClient{one[0], one[1], wrapper{one[2]}}, "index 2"},
+		"an unmade":    {[]redis.UniversalClient{one[0], one[1], new(redis.Client)}, "has a *redis.Client at index 2 that go-redis did not make"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := quorum.New(c.clients)
