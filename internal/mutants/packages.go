@@ -43,7 +43,7 @@ var more = map[string][]string{
 	"./guard/internal/task":          {"./guard/internal/cohort", "./guard"},
 	"./guard/internal/watchdog":      {"./guard/internal/cohort", "./guard"},
 	"./guardsql":                     {"./guardsql/internal/dbtest"},
-	"./middleware/internal/httplock": {"./middleware/nethttp"},
+	"./middleware/internal/httplock": {"./middleware/nethttp", "./middleware/echo", "./middleware/gin"},
 	"./middleware/internal/locking":  {"./middleware/nethttp", "./middleware/grpc"},
 	"./middleware/internal/tasklock": {"./middleware/asynq", "./middleware/watermill", "./middleware/river"},
 }
