@@ -13,33 +13,6 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
-// Whether a caller's context can end makes no difference to what it sends along with others.
-func TestBatchLoad_ManyCallersGoTogetherWhateverTheirContext(t *testing.T) {
-	t.Parallel()
-	const callers, rounds = 128, 20
-	ending, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for name, ctx := range map[string]context.Context{"ends": ending, "cannot end": context.Background()} {
-		t.Run(name, func(t *testing.T) {
-			s := testenv.NewRedis(t)
-			g := s.Guard()
-			s.ResetCommands()
-			var all sync.WaitGroup
-			for c := range callers {
-				all.Go(func() {
-					for range rounds {
-						assert.NoError(t, g.WithLock(ctx, guard.Keyf("k%d", c), testenv.Nothing))
-					}
-				})
-			}
-			all.Wait()
-			// By themselves, each takes two.
-			assert.Less(t, s.Scripts(), callers*rounds)
-			t.Logf("%.2f scripts a cycle", float64(s.Scripts())/(callers*rounds))
-		})
-	}
-}
-
 // Hundreds of callers of three Guards want hundreds of keys, most of them free, some held:
 // what goes out together is of both kinds. One is in at a time, fences grow, and nothing is
 // left.
@@ -48,7 +21,6 @@ func TestBatchLoad_ManyCallersOfManyKeys(t *testing.T) {
 	const callers, keys, rounds = 100, 150, 30 // callers of each Guard
 	s := testenv.NewRedis(t)
 	guards := []*guard.Guard{s.Guard(), s.Guard(guard.HandoverWindow(0)), s.Guard()}
-	s.ResetCommands()
 	var all sync.WaitGroup
 	for i, g := range guards {
 		for c := range callers {
@@ -67,7 +39,6 @@ func TestBatchLoad_ManyCallersOfManyKeys(t *testing.T) {
 	}
 	all.Wait()
 	assert.Len(t, s.Book.Entered(), len(guards)*callers*rounds)
-	t.Logf("%d scripts", s.Scripts())
 	for i, g := range guards {
 		s.Eventually(func() bool { return testenv.Remembered(g) == 0 }, "Guard %d forgets its keys and claims", i)
 	}

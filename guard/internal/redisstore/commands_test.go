@@ -107,19 +107,23 @@ func TestParseClaim_WithTooFewReplicas(t *testing.T) {
 	assert.Equal(t, failed, err)
 }
 
-// An error is the result of each command.
+// An error is the result of each command. A refusal of Redis that does not pass is a RefusedError.
 func TestStore_ReturnsErrors(t *testing.T) {
 	t.Parallel()
-	failed := errors.New("failed")
-	s := &Store{conn: &fixedConn{refusal: failed}, prefix: "guard", now: clock.Now}
-	_, acquire := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
-	_, release := s.Release(t.Context(), guardstore.Release{Key: "k"})
-	_, recorded := s.Recorded(t.Context(), "k")
-	_, forget := s.Forget(t.Context(), guardstore.Forget{Key: "k"})
-	_, call := s.Call(t.Context(), "ping")
-	announce := s.Announce(t.Context(), "me", "web-1", time.Second)
-	for _, err := range []error{acquire, release, recorded, forget, call, announce, s.Renew(t.Context(), []guardstore.Grant{{Key: "k"}})[0].Err} {
-		assert.ErrorIs(t, err, failed)
+	s := &Store{prefix: "guard", now: clock.Now}
+	for failed, refused := range map[error]bool{errors.New("failed"): false, redistest.ReplyError("NOPERM no right"): true} {
+		s.conn = &fixedConn{refusal: failed}
+		_, acquire := s.Acquire(t.Context(), guardstore.Claim{Key: "k"})
+		_, release := s.Release(t.Context(), guardstore.Release{Key: "k"})
+		_, recorded := s.Recorded(t.Context(), "k")
+		_, forget := s.Forget(t.Context(), guardstore.Forget{Key: "k"})
+		_, call := s.Call(t.Context(), "ping")
+		renew := s.Renew(t.Context(), []guardstore.Grant{{Key: "k"}})[0].Err
+		for _, err := range []error{acquire, release, recorded, forget, call, renew} {
+			require.ErrorIs(t, err, failed)
+			assert.Equal(t, refused, Answered(err))
+		}
+		assert.ErrorIs(t, s.Announce(t.Context(), "me", "web-1", time.Second), failed)
 	}
 	for reply, want := range map[any]guardstore.ForgetStatus{int64(0): guardstore.ForgetNone, int64(1): guardstore.ForgetDone, int64(2): guardstore.ForgetBusy} {
 		s.conn = &fixedConn{reply: reply}

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -14,62 +13,27 @@ import (
 
 // nastyKeys are those on which escapes and hash tags go wrong.
 var nastyKeys = []string{
-	"order:42", "", "{", "}", "{}", "}{", "{}x", "}x", "x}", "{a", "a}b", "a{b}c", "{{}}", "}}", "{x}:queue",
-	`\`, `\\`, `\)`, `\}`, `}\`, `\\)`, ")", "\x00", "\n", "\r\n", "\xff", "a\xffb", " ", ":", ":queue", "订单:42",
+	"order:42", "{", "}", "{}", "}{", "{}x", "}x", "x}", "{a", "a}b", "a{b}c", "{{}}", "}}", "{x}:queue",
+	`\`, `\\`, `\)`, `\}`, `}\`, `\\)`, ")", "\x00", "\n", "\r\n", "\xff", "a\xffb", " ", ":", ":queue", "订单:42", "redlatch:{x}",
 	strings.Repeat("k", 512), strings.Repeat("}", 512),
 }
 
-// clusterTag is the part of a key that a Redis Cluster hashes, by its specification:
-// the text between the first '{' and the first '}' to the right of it, if there are both
-// and anything between them; else the whole key.
-func clusterTag(key string) string {
-	open := strings.IndexByte(key, '{')
-	if open < 0 {
-		return key
-	}
-	length := strings.IndexByte(key[open+1:], '}')
-	if length <= 0 {
-		return key
-	}
-	return key[open+1 : open+1+length]
-}
-
-// clusterSlot is CRC16 (XMODEM) of the tag, modulo the number of slots.
-func clusterSlot(key string) int64 {
-	var crc uint16
-	for _, b := range []byte(clusterTag(key)) {
-		crc ^= uint16(b) << 8
-		for range 8 {
-			carry := crc&0x8000 != 0
-			crc <<= 1
-			if carry {
-				crc ^= 0x1021
-			}
-		}
-	}
-	return int64(crc % 16384)
-}
-
-func TestKeys_HashTagRuleOfTheseTestsIsThatOfRedis(t *testing.T) {
+// The keys of a lock are in one slot of a cluster, which is known without asking it.
+func TestKeys_OfALockShareASlot(t *testing.T) {
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	rdb := server.Client(t, func(o *redis.Options) { o.DB = 0 })
 	s := &Store{prefix: "redlatch"}
 	for _, key := range nastyKeys {
-		keys := s.keys(key)
-		for _, k := range append(keys, key) {
+		for _, k := range append(s.keys(key), s.recordKey(key)) {
 			slot, err := rdb.ClusterKeySlot(t.Context(), k).Result()
 			require.NoError(t, err)
-			require.Equal(t, slot, clusterSlot(k), "%q", k)
-		}
-		if key != "" { // which no Guard takes
-			require.Equal(t, int64(slotOf(key)), clusterSlot(keys[0]), "%q", key)
+			require.Equal(t, int64(slotOf(key)), slot, "%q", k)
 		}
 	}
 }
 
-// FuzzRedisKeys looks at the keys of two locks: those of one lock are in one slot of a
-// cluster, chosen by a tag of their own, and no key belongs to two locks. Keys are any
-// bytes here; that they are UTF-8 and not empty is checked elsewhere.
+// FuzzRedisKeys looks at the keys of two locks: no key belongs to two locks, and that of a lock leads back to its name.
+// Keys are any bytes here; that they are UTF-8 and not empty is checked elsewhere.
 func FuzzRedisKeys(f *testing.F) {
 	for i, key := range nastyKeys {
 		f.Add("redlatch", key, nastyKeys[(i+1)%len(nastyKeys)])
@@ -78,24 +42,24 @@ func FuzzRedisKeys(f *testing.F) {
 	f.Add(`a\`, `\)`, `}`)
 	f.Add(":", "}:queue", "")
 	f.Fuzz(func(t *testing.T, prefix, a, b string) {
-		if prefix == "" || strings.ContainsAny(prefix, "{}") || !utf8.ValidString(prefix) {
-			return // as guard.Prefix says
+		if PrefixFault(prefix) != "" {
+			return
 		}
 		s := &Store{prefix: prefix}
-		owner := make(map[string]string, 8)
+		owner := make(map[string]string, 10)
 		for _, key := range []string{a, b} {
 			if key == "" {
 				continue
 			}
-			keys := s.keys(key)
+			keys, lock := s.keys(key), LockKey(prefix, key)
 			require.Len(t, keys, 5)
-			require.Equal(t, LockKey(prefix, key), keys[0])
+			require.Equal(t, lock, keys[0])
+			assert.Equal(t, strings.Index(lock, "}"), len(lock)-1, "the first ends the tag")
+			back, ok := KeyOf(prefix, lock)
+			require.True(t, ok, lock)
+			require.Equal(t, key, back)
 			for _, k := range keys {
-				assert.NotEqual(t, k, clusterTag(k), "%q has no tag", k)
-				assert.NotEmpty(t, clusterTag(k))
-				assert.Equal(t, clusterTag(keys[0]), clusterTag(k))
-				assert.Equal(t, clusterSlot(keys[0]), clusterSlot(k))
-				assert.True(t, strings.HasPrefix(k, prefix+":"), "%q is outside of its prefix", k)
+				assert.True(t, strings.HasPrefix(k, lock), k)
 				if other, taken := owner[k]; taken {
 					require.Equal(t, other, key, "%q belongs to two locks", k)
 				}
@@ -103,4 +67,30 @@ func FuzzRedisKeys(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestKey_WhatIsNoLock(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"", "redlatch", "redlatch:{}", "redlatch:{k}:queue", "redlatch:{k", "other:{k}", "redlatch:instance:0123", `redlatch:{a\b}`, `redlatch:{a\}`, "redlatch:{a}b}",
+	} {
+		_, ok := KeyOf("redlatch", name)
+		assert.False(t, ok, name)
+	}
+}
+
+// Programs of different versions share these.
+func TestKey_Names(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "redlatch:{order:42}", LockKey("redlatch", "order:42"))
+	assert.Equal(t, "redlatch:{order:42}:once", RecordKey("redlatch", "order:42"))
+	assert.Equal(t, "redlatch:grant:0123", Channel("redlatch", "0123"))
+}
+
+func TestKey_APrefixThatIsNone(t *testing.T) {
+	t.Parallel()
+	assert.Empty(t, PrefixFault("shop:guard"))
+	for _, prefix := range []string{"", "{", "shop}", "a\xff"} {
+		assert.Contains(t, PrefixFault(prefix), "must be UTF-8, not empty and without braces", prefix)
+	}
 }

@@ -63,48 +63,6 @@ func TestLimit_HoldersThatLapsedAreDroppedInSteps(t *testing.T) {
 	require.True(t, b.gone(holdersKey))
 }
 
-// A claim that is kept out learns when the first of those inside may end, and how many they tolerate.
-func TestLimit_WhatBusySays(t *testing.T) {
-	b := newBench(t)
-	b.take("a-2.1", 60000, "", "first", "0")
-	b.take("b-2.1", 30000, "", "latest", "0")
-	reply := b.busy("c-2.1", "")
-	assert.InDelta(t, 30000, reply[1], 5000)
-	assert.Equal(t, "latest", reply[2], "the one that is over first")
-	assert.Equal(t, []any{"0", int64(0), int64(2), int64(0)}, reply[3:])
-	b.waits("d-2.1", "0", 0)
-	b.waits("e-2.1", "0", 1)
-	assert.EqualValues(t, 2, b.busy("x-1", "")[5])
-
-	b.wipe()
-	b.holds("a-0.1")
-	b.holds("b-0.1")
-	assert.EqualValues(t, 0, b.busy("x-1", "")[5])
-	assert.True(t, b.gone(queueKey, seenKey), "it left nothing")
-
-	b.wipe()
-	b.holds("x-1")
-	reply = b.busy("c-2.1", "")
-	assert.InDelta(t, 60000, reply[1], 5000)
-	assert.EqualValues(t, 1, reply[5])
-}
-
-// A hold whose time has ended is none: not for a renewal, not for its release, not for a count.
-func TestLimit_AHoldThatLapsed(t *testing.T) {
-	b := newBench(t)
-	fence := b.holds("a-2.1")
-	b.holds("b-2.1")
-	b.ends("a-2.1", -time.Second)
-	require.Zero(t, b.renew("a-2.1", fence, 60000, 1))
-	b.holds("c-2.1")
-	require.False(t, b.inside("a-2.1"))
-	b.ends("b-2.1", -time.Second)
-	require.Zero(t, b.release("b-2.1", "0", 0), "it was over")
-	require.EqualValues(t, 1, b.release("c-2.1", "0", 0))
-	require.EqualValues(t, 0, b.release("c-2.1", "0", 1), "again")
-	require.True(t, b.gone(lockKey))
-}
-
 // One in front that does not fit keeps those after it out, for as long as it is alive: it asks each second. After
 // five seconds of silence it is dead. A claim that came to be in front just now may have asked long ago.
 func TestLimit_AfterOneThatDoesNotFit(t *testing.T) {

@@ -89,18 +89,3 @@ func TestSubscribe_ARefusedSubscriptionIsReported(t *testing.T) {
 		})
 	}
 }
-
-// No message comes any more over a connection that stays open. The subscription is replaced, and the
-// Listener learns that messages flow when Redis has the new one, not before.
-func TestSubscribe_ASilentSubscriptionIsReplaced(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	proxy, direct := redistest.NewProxy(t, s.Addr()), s.Client(t)
-	e := listening(t, testenv.RedisStore(t, proxy.Client(t), "redlatch"))
-	require.Equal(t, guardstore.Notification{}, e.next(t))
-	proxy.HalfOpen() // Redis keeps the old subscription
-	require.Error(t, e.next(t).Err)
-	assert.Equal(t, guardstore.Notification{}, e.next(t))
-	const channel = "redlatch:grant:instance"
-	assert.Equal(t, int64(2), direct.PubSubNumSub(t.Context(), channel).Val()[channel])
-}

@@ -113,23 +113,3 @@ func TestTwice_AReleaseThatRunsTwiceIsNoLoss(t *testing.T) {
 	losses, _ := r.Seen.Count(guard.EventLoss)
 	assert.Zero(t, losses)
 }
-
-// Two Guards pass a lock to and fro, through Redis each time. Replies of all kinds are lost on
-// the way. A lock that a claim without a caller blocks is free only after its ttl, which is
-// more than this takes.
-func TestTwice_LostRepliesAmongContenders(t *testing.T) {
-	t.Parallel()
-	r := testenv.New(t, redistest.Shared(t), guard.HandoverWindow(0))
-	other := testenv.GuardOn(t, r.Direct, guard.HandoverWindow(0))
-	acquire, release := testenv.RunsScript(t, "acquire"), testenv.RunsScript(t, "release")
-	var lost []<-chan struct{}
-	for _, n := range []int{1, 4, 5, 9} {
-		lost = append(lost, r.Proxy.SwallowReply(acquire, n), r.Proxy.SwallowReply(release, n))
-	}
-	testenv.Contend(t, t.Name(), 10, r.Guard, other, r.Guard, other, r.Guard)
-	testenv.Await(t, lost...)
-	losses, _ := r.Seen.Count(guard.EventLoss)
-	assert.Zero(t, losses)
-	assert.Empty(t, r.Hash(t, t.Name()))
-	assert.Empty(t, r.Queue(t, t.Name()))
-}
