@@ -149,6 +149,10 @@ func TestGrant_AGrantHasTheMaxHoldOfItsHolder(t *testing.T) {
 		assert.Empty(t, second.causes)
 		require.NoError(t, g.Drop(second))
 		g.EndAt(clock.Now().Add(-time.Second)) // nothing is watched
+		g.Watch(second, 0, "")
+		pass(ttl)
+		assert.Empty(t, second.causes)
+		require.NoError(t, g.Drop(second))
 		endless := &holder{}
 		g.Watch(endless, math.MaxInt64, "")
 		pass(ttl)
