@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -22,10 +23,12 @@ type scripted struct {
 	*redis.Client
 
 	answer func(cmd redis.Cmder) any
-	asked  []string // "evalsha_ro", a text for each command
-	sizes  []int    // of the pipelines
-	once   []bool   // which commands go-redis may not repeat
-	failed error    // what each pipeline returns
+
+	mu     sync.Mutex // a call whose context has ended is still under way
+	asked  []string   // "evalsha_ro", a text for each command
+	sizes  []int      // of the pipelines
+	once   []bool     // which commands go-redis may not repeat
+	failed error      // what each pipeline returns
 }
 
 func newScripted(t *testing.T, answer func(cmd redis.Cmder) any) *scripted {
@@ -47,7 +50,9 @@ func (s *scripted) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 
 func (s *scripted) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error {
+		s.mu.Lock()
 		s.sizes = append(s.sizes, len(cmds))
+		s.mu.Unlock()
 		for _, cmd := range cmds {
 			s.reply(cmd)
 		}
@@ -56,7 +61,9 @@ func (s *scripted) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessP
 }
 
 func (s *scripted) reply(cmd redis.Cmder) {
+	s.mu.Lock()
 	s.asked, s.once = append(s.asked, cmd.Name()), append(s.once, cmd.NoRetry())
+	s.mu.Unlock()
 	switch reply := s.answer(cmd).(type) {
 	case error:
 		cmd.SetErr(reply)
