@@ -202,6 +202,9 @@ func (s *Server) probe(ctx context.Context, pid int) error {
 		DisableIdentity: true, ContextTimeoutEnabled: true, PoolSize: 1,
 	})
 	defer func() { _ = c.Close() }()
+	if err := c.Ping(ctx).Err(); err != nil { // INFO answers while the server still loads its data
+		return err
+	}
 	info, err := c.Info(ctx, "server").Result()
 	if err != nil {
 		return err
