@@ -61,10 +61,11 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 		tooSoon  = verdict{tooSoon: 1}
 		late     = verdict{late: 1}
 
-		first = in(1, 1000, 1010, 1050)
-		fell  = []lease{in(1030_000, 1009, 1010, 1045), in(1025_000, 1005, 1040, 1041)} // the later one under the lower fence
-		twice = []lease{in(1030_000, 1009, 1010, 1020), in(1030_000, 1030, 1040, 1045)}
-		ahead = clockAhead(20*time.Millisecond, 1020)
+		first     = in(1, 1000, 1010, 1050)
+		fell      = []lease{in(1030_000, 1009, 1010, 1045), in(1025_000, 1005, 1040, 1041)} // the later one under the lower fence
+		fellAfter = []lease{in(1030_000, 1009, 1010, 1012), in(1025_000, 1005, 1040, 1041)}
+		twice     = []lease{in(1030_000, 1009, 1010, 1020), in(1030_000, 1030, 1040, 1045)}
+		ahead     = clockAhead(20*time.Millisecond, 1020)
 	)
 	two := func(fence uint64, called, entered, left int64, with ...func(*lease)) []lease {
 		return []lease{first, in(fence, called, entered, left, with...)}
@@ -138,11 +139,14 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 		"ahead by more":                       {holds: fences(1030_000, 9_060_004), clocks: ahead, calls: 3, want: disorder},
 		"further ahead":                       {holds: fences(1010_004, 1040_000), calls: 3, want: disorder},
 
-		"fell: forgotten, and set back":    {holds: fell, clocks: ahead, losses: lossOf(1025, 1028), want: excused},
-		"fell: forgotten":                  {holds: fell, losses: lossOf(1025, 1028), want: overlap},
-		"fell: set back":                   {holds: fell, clocks: ahead, want: overlap},
-		"fell: forgotten after it came":    {holds: fell, clocks: ahead, losses: lossOf(1041, 1042), want: overlap},
-		"fell: set back by less than that": {holds: fell, clocks: clockAhead(time.Millisecond, 1020), losses: lossOf(1025, 1028), want: overlap},
+		"fell: forgotten, and set back":       {holds: fell, clocks: ahead, losses: lossOf(1025, 1028), want: excused},
+		"fell: forgotten":                     {holds: fell, losses: lossOf(1025, 1028), want: overlap},
+		"fell: set back":                      {holds: fell, clocks: ahead, want: overlap},
+		"fell: forgotten after it came":       {holds: fell, clocks: ahead, losses: lossOf(1041, 1042), want: overlap},
+		"fell: set back, one after the other": {holds: fellAfter, clocks: ahead, want: excused},
+		"fell: one after the other":           {holds: fellAfter, want: overlap},
+		"fell: by a process that knew":        {holds: []lease{in(1030_000, 1009, 1010, 1012), in(1025_000, 1010, 1040, 1041)}, clocks: ahead, same: true, want: overlap},
+		"fell: set back by less than that":    {holds: fell, clocks: clockAhead(time.Millisecond, 1020), losses: lossOf(1025, 1028), want: overlap},
 
 		"twice: forgotten, and set back": {holds: twice, clocks: ahead, losses: lossOf(1025, 1028)},
 		"twice: forgotten":               {holds: twice, losses: lossOf(1025, 1028), want: disorder},

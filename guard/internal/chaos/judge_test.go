@@ -17,7 +17,7 @@ type judgement struct {
 	calls    int                    // of all processes
 	replies  map[*process][]*record // holds from which it had a reply
 	overlaps []overlap
-	excused  int      // overlaps that data loss explains
+	excused  int      // overlaps that data loss or a clock that was set back explains
 	disorder []string // fences that must not be
 	late     []string // contexts that ended after their lease
 	tooSoon  []string // locks that were granted before their MinHold had ended
@@ -162,8 +162,8 @@ func (j *judgement) exclusion(holds []*record, losses []loss) {
 				case forgotten(a, b, losses):
 					ends[k] = b.Entered
 					j.excused++
-				case a.Entered > b.Entered && j.setBack(b, a, losses) && forgotten(b, a, losses):
-					a.stray = true // it came later, under a fence that fell
+				case a.Entered > b.Entered && j.setBack(b, a, losses) && (ends[i] <= a.Entered || forgotten(b, a, losses)):
+					a.stray = true // it came later, under a fence that fell: b was over, or lost
 					j.excused++
 				case grantedTwice(b, losses):
 					b.stray = true
