@@ -217,7 +217,7 @@ func TestScript_ATakeThatIsRefused(t *testing.T) {
 	require.Error(t, err, "that it may not look is no word on the lock")
 }
 
-// A record of another type is damaged, and is not deleted. One that Redis does not let the user read is no such record.
+// A record of another type is damaged, and is not deleted. If the user may not read a record, it is not damaged.
 func TestScript_ARecordThatCannotBeRead(t *testing.T) {
 	b := newBench(t)
 	once := lockKey + ":once"
