@@ -94,7 +94,7 @@ func TestParse_LastFenceIsTheHighest(t *testing.T) {
 	}
 }
 
-func TestParse_WhatIsNoLock(t *testing.T) {
+func TestParse_RefusesOtherValues(t *testing.T) {
 	t.Parallel()
 	const noOwners, noOwner = "its hash has a field that is no owner's", "its hash has no owner"
 	for name, c := range map[string]struct {

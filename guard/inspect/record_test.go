@@ -111,7 +111,7 @@ func TestRecord_ForgetDeletesTheRecord(t *testing.T) {
 	})
 }
 
-func TestRecord_WhatIsNoRecord(t *testing.T) {
+func TestRecord_OtherValuesAreFormatErrors(t *testing.T) {
 	onEachRedis(t, func(r *env) {
 		ctx, keys := r.Context(), []string{"list"}
 		require.NoError(r, r.rdb.RPush(ctx, "redlatch:{list}:once", "secret").Err())

@@ -33,7 +33,7 @@ type panicking struct{}
 
 func (panicking) String() string { panic("no text") }
 
-func TestKeyf_WhatCouldSpellAnotherKeyIsEscaped(t *testing.T) {
+func TestKeyf_EscapesTextThatCouldSpellAnotherKey(t *testing.T) {
 	for _, c := range []struct {
 		format string
 		args   []any

@@ -185,7 +185,7 @@ func (c *ackedConn) Server(_ context.Context, key string) string { return "of " 
 func (c *ackedConn) Close() error { return c.refusal }
 
 // A claim waits for replicas, and so does a release that keeps a result.
-func TestStore_WhatWaitsForReplicas(t *testing.T) {
+func TestStore_ClaimsAndKeptResultsWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1} {
 		conn := &ackedConn{fixedConn: fixedConn{reply: "held 17 17"}}
@@ -216,7 +216,7 @@ func TestStore_AsksItsConnection(t *testing.T) {
 }
 
 // A command that is not sent leaves no doubt. Only what the caller has to mend is a refusal.
-func TestClassify_WhatAnErrorMeans(t *testing.T) {
+func TestClassify_RefusalIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	require.ErrorIs(t, classify(fmt.Errorf("wrapped: %w", redisconn.ErrNotSent)), guardstore.ErrNotSent)
 	assert.True(t, Answered(nil))

@@ -17,7 +17,7 @@ import (
 )
 
 // A value under a lock's key that is no lock is busy. It stays as it is until its ttl has passed.
-func TestForeign_WhatIsNotUnderstoodIsBusy(t *testing.T) {
+func TestForeign_UnknownValueIsBusy(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(ctx context.Context, c redis.Cmdable) error{
 		"an operator's hash": func(ctx context.Context, c redis.Cmdable) error {

@@ -69,7 +69,7 @@ func FuzzRedisKeys(f *testing.F) {
 	})
 }
 
-func TestKey_WhatIsNoLock(t *testing.T) {
+func TestKey_OtherNamesAreNoLocks(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"", "redlatch", "redlatch:{}", "redlatch:{k}:queue", "redlatch:{k", "other:{k}", "redlatch:instance:0123", `redlatch:{a\b}`, `redlatch:{a\}`, "redlatch:{a}b}",

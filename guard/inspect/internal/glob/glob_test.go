@@ -34,7 +34,7 @@ func text(rnd *rand.Rand, of string, least, most int) string {
 }
 
 // Redis itself is asked, about patterns of all that has a meaning.
-func TestMatches_WhatRedisMatches(t *testing.T) {
+func TestMatches_AsRedisDoes(t *testing.T) {
 	t.Parallel()
 	rdb, rnd := redistest.Start(t).Client(t), rand.New(rand.NewPCG(1, 2))
 	var keys []string
