@@ -18,7 +18,6 @@ endif
 
 # All modules are in go.work: "work" is every package of theirs, and EACH runs a command in each.
 EACH = GO='$(GO)' ./scripts/each.sh
-BROWSER = ./guard/inspect/guardweb/browser
 # Without vet: make lint vets every module.
 TEST = $(GO) test -count=1 -vet=off -ldflags=-s
 LISTED = $(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench -e /internal/model
@@ -56,8 +55,8 @@ mariadb: ### Install MariaDB if it is missing, for the tests of guardsql
 
 .PHONY: test
 test: ## Run all tests once, ours with the race detector, on a real redis-server
-	@echo "make test installs redis-server, PostgreSQL, MariaDB, Chromium and promtool if they are missing"
-	@$(MAKE) -j 3 test-packages test-model test-browser alerts; beside=$$?; $(MAKE) test-bench && exit $$beside
+	@echo "make test installs redis-server, PostgreSQL, MariaDB and promtool if they are missing"
+	@$(MAKE) -j 3 test-packages test-model alerts; beside=$$?; $(MAKE) test-bench && exit $$beside
 
 .PHONY: quick
 quick: ## Test guard without a server and the race detector: memory store, virtual time, the models' small bounds
@@ -93,10 +92,9 @@ model: redis ### Search the models within larger bounds, and break each rule: mi
 test-bench: redis # alone: its scenarios are short, and a busy machine leaves nothing to measure
 	$(TEST) -timeout 5m ./bench/...
 
-.PHONY: test-browser
-test-browser: redis # in Chromium, where it can be had; REDLATCH_REQUIRE_CHROMIUM=1 insists
-	@./scripts/install.sh chromium || test '$(REDLATCH_REQUIRE_CHROMIUM)' != 1
-	$(TEST) -timeout 5m $(BROWSER)
+.PHONY: browser
+browser: ### Test the JavaScript of the page of locks in a Chromium or Chrome that is in the PATH
+	$(TEST) -timeout 5m ./guard/inspect/guardweb/browser
 
 .PHONY: alerts
 alerts: ### Test the alerts with promtool, where it can be had; REDLATCH_REQUIRE_PROMTOOL=1 insists
@@ -107,11 +105,6 @@ alerts: ### Test the alerts with promtool, where it can be had; REDLATCH_REQUIRE
 docs: redis ### Check the documents: links, words per page, snippets, facts, rights, exit codes, alerts
 	$(TEST) ./internal/readme
 	$(TEST) -run '^Test(ACL|Alerts|Doctor_TheDocumented|Names|Table|Usage|Answers_Reason)' ./guard ./guard/inspect ./cmd/redlatch/... ./examples/observability ./middleware/internal/httplock ./middleware/grpc
-
-.PHONY: screenshots
-screenshots: redis ### Make the pictures of the page of locks anew, in docs/page
-	@./scripts/install.sh chromium
-	$(GO) test -count=1 -timeout 5m -run '^TestPageInABrowser$$' $(BROWSER) -screenshots '$(CURDIR)/docs/page'
 
 .PHONY: cover
 cover: redis postgres mariadb ### Print how much of guard, guardsql, the adapters and tracing the tests run

@@ -2,7 +2,7 @@
 # Installs what tests run and Go does not bring, if it is missing, with the package
 # manager that is there.
 #
-#	scripts/install.sh redis-server|postgresql|mariadb-server|chromium|promtool
+#	scripts/install.sh redis-server|postgresql|mariadb-server|promtool
 set -eu
 
 command=$1
@@ -12,7 +12,6 @@ redis-server) brew=redis apk=redis by_hand="Redis 6.2 or later by hand (https://
 postgresql) brew=postgresql@17 apk=postgresql by_hand="PostgreSQL by hand (https://www.postgresql.org/download)" ;;
 promtool) package=prometheus brew=prometheus apk=prometheus by_hand="Prometheus by hand (https://prometheus.io/download)" ;;
 mariadb-server) brew=mariadb apk=mariadb by_hand="MariaDB by hand (https://mariadb.org/download)" ;;
-chromium) brew="--cask chromium" apk=chromium by_hand="Chromium by hand (https://www.chromium.org/getting-involved/download-chromium)" ;;
 *)
 	echo "install: unknown package '$command'" >&2
 	exit 2
@@ -66,8 +65,7 @@ echo "install: $command is missing, installing it" >&2
 if have apt-get; then
 	with_apt </dev/null || true
 elif have brew; then
-	# shellcheck disable=SC2086 # a cask is two words
-	brew install $brew </dev/null || true
+	brew install "$brew" </dev/null || true
 elif have apk; then
 	as_root apk add --no-cache "$apk" </dev/null || true
 fi
