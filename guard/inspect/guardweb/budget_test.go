@@ -28,8 +28,7 @@ type scripted struct {
 	getTook time.Duration
 	getErr  error
 
-	begun []time.Time // the lists
-	asked []time.Time // for one lock
+	lists, asked int // how often it was asked, for one lock
 }
 
 // answer waits for took, unless ctx ends.
@@ -45,7 +44,7 @@ func answer(ctx context.Context, took time.Duration, err error) error {
 }
 
 func (s *scripted) All(ctx context.Context, _ string) iter.Seq2[inspect.Info, error] {
-	s.begun = append(s.begun, time.Now())
+	s.lists++
 	return func(yield func(inspect.Info, error) bool) {
 		for slice, took := range s.took {
 			if err := answer(ctx, took, nil); err != nil {
@@ -71,7 +70,7 @@ func (s *scripted) All(ctx context.Context, _ string) iter.Seq2[inspect.Info, er
 }
 
 func (s *scripted) Get(ctx context.Context, _ string) (inspect.Info, error) {
-	s.asked = append(s.asked, time.Now())
+	s.asked++
 	return inspect.Info{}, answer(ctx, s.getTook, s.getErr)
 }
 
@@ -105,16 +104,14 @@ func TestList_RedisWorksATwentiethOfTheTime(t *testing.T) {
 			s := &c.scripted
 			listed(t, s, func(t *testing.T, l *list) {
 				for range 3 {
-					l.get(t.Context())
-					ended := time.Now()
-					for n := len(s.begun); len(s.begun) == n; time.Sleep(10 * time.Millisecond) {
-						if f, due := l.current(); due {
-							assert.LessOrEqual(t, f.pause, time.Duration(0))
-							l.get(t.Context())
-						}
-					}
-					assert.InDelta(t, c.pause, s.begun[len(s.begun)-1].Sub(ended), float64(10*time.Millisecond))
-					time.Sleep(time.Hour) // for the next one to be due
+					f := l.get(t.Context())
+					assert.Equal(t, c.pause, f.pause)
+					time.Sleep(f.pause - 1)
+					_, due := l.current()
+					assert.False(t, due)
+					time.Sleep(1)
+					_, due = l.current()
+					assert.True(t, due)
 				}
 			})
 		})
@@ -143,7 +140,7 @@ func TestList_IsMadeOnceForAllThatWait(t *testing.T) {
 		require.ErrorIs(t, l.get(left).err, context.DeadlineExceeded)
 		assert.Equal(t, 2*time.Second, time.Since(begun), "there is no other list to show")
 		all.Wait()
-		assert.Len(t, s.begun, 1)
+		assert.Equal(t, 1, s.lists)
 	})
 }
 
@@ -179,11 +176,12 @@ func TestList_SlowListIsCut(t *testing.T) {
 func TestList_OutageIsSeenWhileAListIsMade(t *testing.T) {
 	for name, c := range map[string]struct {
 		took   []time.Duration
-		outage time.Duration // since the second list began; 0 = none
+		quiet  time.Duration // since the second list began
+		outage bool          // after that
 	}{
-		"it hangs":          {seconds(60), 3 * time.Second},
-		"it answers slowly": {seconds(2.9, 2.9, 2.9), 0},
-		"it hangs later":    {seconds(2, 60), 5 * time.Second},
+		"it hangs":          {seconds(60), 3 * time.Second, true},
+		"it answers slowly": {seconds(2.9, 2.9, 2.9), 8 * time.Second, false},
+		"it hangs later":    {seconds(2, 60), 5 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scripted{took: seconds(0.001), locks: 2}
@@ -199,19 +197,16 @@ func TestList_OutageIsSeenWhileAListIsMade(t *testing.T) {
 				assert.Equal(t, listWait, time.Since(begun))
 				require.NoError(t, f.err)
 				assert.Len(t, f.locks, 2)
-				outage := time.Duration(0)
-				for time.Since(begun) < 8*time.Second {
-					if f, _ := l.current(); f.err != nil && outage == 0 {
-						require.ErrorIs(t, f.err, context.DeadlineExceeded)
-						assert.Len(t, f.locks, 2)
-						outage = time.Since(begun)
-					}
-					time.Sleep(time.Millisecond)
+				after := func(d time.Duration) error {
+					time.Sleep(time.Until(begun.Add(d)))
+					f, _ := l.current()
+					assert.Len(t, f.locks, 2)
+					return f.err
 				}
-				if c.outage > 0 {
-					c.outage += time.Millisecond // after, and not at
+				require.NoError(t, after(c.quiet))
+				if c.outage {
+					require.ErrorIs(t, after(c.quiet+1), context.DeadlineExceeded)
 				}
-				assert.Equal(t, c.outage, outage)
 				made.Wait()
 			})
 		})
@@ -231,14 +226,14 @@ func TestList_OutageIsSeenBetweenTwoLists(t *testing.T) {
 			return f
 		}
 		require.NoError(t, after(probeTime-time.Millisecond).err)
-		assert.Empty(t, s.asked)
+		assert.Zero(t, s.asked)
 		require.ErrorIs(t, after(probeTime).err, errCut)
-		assert.Len(t, s.asked, 1)
+		assert.Equal(t, 1, s.asked)
 		s.getErr = nil
 		require.NoError(t, after(probeTime+time.Second).err, "that was no answer")
-		assert.Len(t, s.asked, 2)
+		assert.Equal(t, 2, s.asked)
 		after(2 * probeTime)
-		assert.Len(t, s.asked, 2, "it answered 4 s before")
+		assert.Equal(t, 2, s.asked, "it answered 4 s before")
 
 		left, leave := context.WithCancel(t.Context())
 		leave()
@@ -259,21 +254,21 @@ func TestList_OutageIsSeenBetweenTwoLists(t *testing.T) {
 }
 
 func TestList_HasTenThousandLocks(t *testing.T) {
-	for _, locks := range []int{maxKept / 2, maxKept/2 + 1} {
-		s := &scripted{took: seconds(1, 1), locks: locks}
+	for _, c := range []struct {
+		locks, broken int
+		more          bool
+	}{
+		{maxKept, 0, false},
+		{maxKept + 1, 0, true},
+		{maxKept - 1, 1, false},
+		{maxKept - 1, 2, true},
+	} {
+		s := &scripted{took: seconds(1), locks: c.locks, broken: c.broken}
 		listed(t, s, func(t *testing.T, l *list) {
 			f := l.get(t.Context())
-			assert.Len(t, f.locks, maxKept)
-			assert.Equal(t, 2*locks > maxKept, f.more)
-		})
-	}
-	for _, broken := range []int{1, 2} {
-		s := &scripted{took: seconds(1), locks: maxKept - 1, broken: broken}
-		listed(t, s, func(t *testing.T, l *list) {
-			f := l.get(t.Context())
-			assert.Len(t, f.broken, broken)
-			assert.Len(t, f.locks, maxKept-broken)
-			assert.Equal(t, broken > 1, f.more)
+			assert.Len(t, f.locks, maxKept-c.broken)
+			assert.Len(t, f.broken, c.broken)
+			assert.Equal(t, c.more, f.more)
 		})
 	}
 }

@@ -35,11 +35,11 @@ type env struct {
 	inspector *inspect.Inspector
 }
 
-func newEnv(t *testing.T, opts ...guard.Option) *env {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	t.Parallel()
 	r := &env{T: t, client: redistest.Start(t).Client(t)}
-	r.g = r.guard(opts...)
+	r.g = r.guard(guard.Instance("web-1"))
 	r.inspector = inspect.New(r.client)
 	return r
 }
@@ -52,46 +52,12 @@ func (r *env) guard(opts ...guard.Option) *guard.Guard {
 	return g
 }
 
-func hold(t *testing.T, g *guard.Guard, key string, opts ...guard.LockOption) *guard.Lease {
-	t.Helper()
-	lease, err := g.Acquire(t.Context(), guard.Key(key), opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = lease.Release(context.Background()) }) // it may be lost
-	return lease
-}
-
 func (r *env) hold(key string, opts ...guard.LockOption) *guard.Lease {
 	r.Helper()
-	return hold(r.T, r.g, key, opts...)
-}
-
-// queue starts callers that wait for a key, each of its own Guard or all of the env's, and returns when they wait.
-func (r *env) queue(key string, n int, here bool) {
-	r.Helper()
-	ctx, cancel := context.WithCancel(r.Context())
-	done := make(chan struct{})
-	for range n {
-		g := r.g
-		if !here {
-			g = r.guard()
-		}
-		go func() {
-			_ = g.WithLock(ctx, guard.Key(key), func(context.Context) error { return nil })
-			done <- struct{}{}
-		}()
-	}
-	r.Cleanup(func() {
-		cancel()
-		for range n {
-			<-done
-		}
-	})
-	require.Eventually(r, func() bool {
-		if here {
-			return r.g.Holds()[0].Waiting == n
-		}
-		return r.client.ZCard(r.Context(), "redlatch:{"+key+"}:queue").Val() == int64(n)
-	}, patience, time.Millisecond)
+	lease, err := r.g.Acquire(r.Context(), guard.Key(key), opts...)
+	require.NoError(r, err)
+	r.Cleanup(func() { _ = lease.Release(context.Background()) }) // it may be lost
+	return lease
 }
 
 func anyone(role guardweb.Role) guardweb.Option {
@@ -141,16 +107,13 @@ func (p page) says(target string, texts ...string) string {
 	return a.body
 }
 
-// post sends a form: a key, a fence, and a state unless it is "".
-func (p page) post(target, key string, fence any, state string, change ...func(*http.Request)) answer {
-	form := url.Values{"key": {key}, "fence": {fmt.Sprint(fence)}}
-	if state != "" {
-		form.Set("state", state)
-	}
+// post sends a form with a key, a fence and a state, and perhaps with a header and its value.
+func (p page) post(target, key string, fence any, state string, header ...string) answer {
+	form := url.Values{"key": {key}, "fence": {fmt.Sprint(fence)}, "state": {state}}
 	r := httptest.NewRequestWithContext(p.Context(), http.MethodPost, target, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	for _, c := range change {
-		c(r)
+	if len(header) > 0 {
+		r.Header.Set(header[0], header[1])
 	}
 	return p.ask(r)
 }
@@ -160,10 +123,6 @@ func (p page) codes(want map[string]int) {
 	for target, code := range want {
 		assert.Equal(p, code, p.get(target).code, target)
 	}
-}
-
-func with(header, value string) func(*http.Request) {
-	return func(r *http.Request) { r.Header.Set(header, value) }
 }
 
 func text(fence uint64) string { return strconv.FormatUint(fence, 10) }

@@ -50,22 +50,3 @@ func Example() {
 	// 403
 	// 200
 }
-
-// Every request may look, and no request may act.
-func ExampleReadOnly() {
-	server, err := embedded.Start()
-	if err != nil {
-		panic(err)
-	}
-	defer server.Close()
-
-	page := guardweb.Handler(inspect.New(server.Client()), guardweb.ReadOnly(), guardweb.MaskKeys())
-	for _, target := range []string{"/", "/revoke?key=order:42&fence=1"} {
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
-		fmt.Println(w.Code)
-	}
-	// Output:
-	// 200
-	// 403
-}

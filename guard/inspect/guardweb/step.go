@@ -103,10 +103,7 @@ func (h *handler) forget(ctx context.Context, key string, fence uint64, shown st
 	if r := info.Record; r == nil || r.Fence != fence || string(r.State) != shown {
 		return errNoRecord
 	}
-	there, err := h.inspector.Forget(ctx, key)
-	if err == nil && !there {
-		err = errNoRecord
-	}
+	_, err = h.inspector.Forget(ctx, key)
 	return err
 }
 

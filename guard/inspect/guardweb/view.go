@@ -188,9 +188,6 @@ func (h *handler) waitingHere() map[string]int {
 func (h *handler) rows(locks []inspect.Info) []row {
 	rows, here := make([]row, 0, len(locks)), h.waitingHere()
 	for _, info := range locks {
-		if len(info.Holders) == 0 {
-			continue
-		}
 		first := info.Holders[0]
 		r := row{
 			Key: h.word(info.Key), Link: h.link(info.Key), Holder: first.Instance, Metadata: h.metadata(first.Metadata),
