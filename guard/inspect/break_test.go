@@ -48,17 +48,3 @@ func TestBreak_RemembersAFenceAheadOfTheClock(t *testing.T) {
 	}
 	assert.Greater(t, r.rdb.PTTL(t.Context(), "redlatch:{k}:ended").Val(), 59*time.Minute)
 }
-
-// The owner that is broken, a claim or a round of one on a quorum, gets nothing any more.
-func TestBreak_EndsItsOwner(t *testing.T) {
-	r := newEnv(t)
-	r.holds("x-1~2", 1000)
-	r.breaks("k", 1000, true)
-	keys := []string{"redlatch:{k}", "redlatch:{k}:queue", "redlatch:{k}:ended", "redlatch:{k}:seen", "redlatch:{k}:holders"}
-	for late, want := range map[string]string{"x-1~2": "ended", "x-12~2": "held"} {
-		reply, err := r.rdb.Eval(t.Context(), testenv.ScriptSource("acquire"), keys, "1redlatch:grant:", late, 60000, "", "-").Slice()
-		require.NoError(t, err, late)
-		assert.Contains(t, reply[0], want, late)
-		require.NoError(t, r.rdb.Del(t.Context(), "redlatch:{k}").Err())
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
@@ -65,13 +64,6 @@ func guardOn(t *testing.T, rdb redis.UniversalClient, opts ...guard.Option) *gua
 func (r *env) guard(opts ...guard.Option) *guard.Guard {
 	r.Helper()
 	return guardOn(r.T, r.server.Client(r.T), opts...)
-}
-
-// withoutMessages is a Guard that may not listen to messages.
-func (r *env) withoutMessages() *guard.Guard {
-	r.Helper()
-	require.NoError(r, r.rdb.Do(r.Context(), "acl", "setuser", "deaf", "on", ">PASSWORD", "~*", "+@all", "resetchannels").Err())
-	return guardOn(r.T, r.server.Client(r.T, func(o *redis.Options) { o.Username, o.Password = "deaf", "PASSWORD" }))
 }
 
 // held is a hold whose work runs until finish, whatever its context says.
@@ -161,13 +153,6 @@ func (r *env) await(key string, holders, waiting int) inspect.Info {
 	return info
 }
 
-func (r *env) fence(key string) uint64 {
-	r.Helper()
-	info := r.get(key)
-	require.Len(r, info.Holders, 1)
-	return info.Holders[0].Fence
-}
-
 func (r *env) revokes(key string, fence uint64, want bool) {
 	r.Helper()
 	there, err := r.Revoke(r.Context(), key, fence)
@@ -180,11 +165,4 @@ func (r *env) breaks(key string, fence uint64, want bool) {
 	there, err := r.Break(r.Context(), key, fence)
 	require.NoError(r, err)
 	require.Equal(r, want, there)
-}
-
-func (r *env) forgets(key string, want bool) {
-	r.Helper()
-	got, err := r.Forget(r.Context(), key)
-	require.NoError(r, err)
-	assert.Equal(r, want, got)
 }

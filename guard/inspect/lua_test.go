@@ -98,6 +98,7 @@ func TestLua_Look(t *testing.T) {
 		"1 done 7 0 a-1 - 17 2 meresult": {"done", "7", "a-1", "17", "me", int64(6), int64(-1), int64(0)},
 		"1 begun 7 0 b-1 - 17 0 ":        {"begun", "7", "b-1", "17", "", int64(0), int64(-1), int64(0)},
 		"1 begun 7 0 a-1 - 17 9 me":      {""},
+		"2 done 7 0 a-1 - 17 2 meresult": {""},
 		"what?":                          {""},
 	} {
 		require.NoError(t, rdb.Set(t.Context(), once, text, 0).Err())

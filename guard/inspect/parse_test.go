@@ -96,7 +96,8 @@ func TestParse_LastFenceIsTheHighest(t *testing.T) {
 
 func TestParse_RefusesOtherValues(t *testing.T) {
 	t.Parallel()
-	const noOwners, noOwner = "its hash has a field that is no owner's", "its hash has no owner"
+	const noOwners, noOwner, noRecord = "its hash has a field that is no owner's", "its hash has no owner", "its record was not written by a Guard"
+	recorded := func(of ...any) []any { return look{kind: "none", record: of}.reply() }
 	for name, c := range map[string]struct {
 		reply any
 		want  string
@@ -111,8 +112,10 @@ func TestParse_RefusesOtherValues(t *testing.T) {
 		"two owners":       {hash(one, minimal, two, "1 8 0 - ").reply(), noOwners},
 		"no fields":        {hash().reply(), noOwner},
 		"a fence only":     {hash("@fence", "7").reply(), noOwner},
-		"no record":        {look{kind: "none", record: []any{""}}.reply(), "its record was not written by a Guard"},
-		"a record's state": {look{kind: "none", record: []any{"x", "7", one, "9", "", int64(0), int64(1), int64(0)}}.reply(), "its record was not written by a Guard"},
+		"no record":        {recorded(""), noRecord},
+		"a record's state": {recorded("x", "7", one, "9", "", int64(0), int64(1), int64(0)), noRecord},
+		"a record's fence": {recorded("done", "0", one, "9", "", int64(0), int64(1), int64(0)), noRecord},
+		"a record's owner": {recorded("done", "7", "secret", "9", "", int64(0), int64(1), int64(0)), noRecord},
 	} {
 		info, err := parseLook("k", c.reply)
 		assert.Equal(t, &FormatError{Key: "k", Reason: c.want}, err, name)

@@ -104,33 +104,12 @@ func TestRecord_ForgetDeletesTheRecord(t *testing.T) {
 			assert.False(r, there)
 			assert.Equal(r, inspect.RecordInProgress, r.get(name).Record.State)
 			end(w)
-			r.forgets(name, true)
-			r.forgets(name, false)
+			for _, want := range []bool{true, false} {
+				there, err := r.Forget(r.Context(), name)
+				require.NoError(r, err)
+				assert.Equal(r, want, there, name)
+			}
 			assert.Nil(r, r.get(name).Record, name)
 		}
-	})
-}
-
-func TestRecord_OtherValuesAreFormatErrors(t *testing.T) {
-	onEachRedis(t, func(r *env) {
-		ctx, keys := r.Context(), []string{"list"}
-		require.NoError(r, r.rdb.RPush(ctx, "redlatch:{list}:once", "secret").Err())
-		for key, text := range map[string]string{
-			"empty": "", "text": "secret", "version": "2 done 7 0 " + worker + " - 9 0 secret", "state": "1 secret 7 0 " + worker + " - 9 0 ",
-			"fence": "1 done 0 0 " + worker + " - 9 0 secret", "owner": "1 done 7 0 secret - 9 0 ", "cut": "1 done 7 0 " + worker + " - 9 99 secret",
-		} {
-			require.NoError(r, r.rdb.Set(ctx, "redlatch:{"+key+"}:once", text, 0).Err())
-			keys = append(keys, key)
-		}
-		for _, key := range keys {
-			_, err := r.Get(ctx, key)
-			var format *inspect.FormatError
-			require.ErrorAs(r, err, &format, key)
-			assert.Equal(r, key, format.Key)
-			assert.NotContains(r, err.Error(), "secret", key)
-		}
-		_, err := r.Forget(ctx, "list")
-		require.ErrorIs(r, err, inspect.ErrFormat)
-		assert.Equal(r, "list", r.rdb.Type(ctx, "redlatch:{list}:once").Val())
 	})
 }

@@ -1,12 +1,10 @@
 package inspect_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,38 +19,13 @@ func TestRevoke_AHungHolderKeepsItsLockUntilItsLeaseIsOver(t *testing.T) {
 	h := r.hold(r.guard(), "k", guard.TTL(1500*time.Millisecond))
 	next := r.start(r.guard(), "k")
 	r.await("k", 1, 1)
-	r.revokes("k", r.fence("k"), true)
+	r.revokes("k", h.Fence(), true)
 	h.awaitEnd() // the work does not end
 	deadline := h.Deadline()
 	in := <-next
 	assert.False(t, time.Now().Before(deadline), "the next caller got in before the lease was over")
 	in.finish(nil)
 	h.finish(guard.ErrRevoked)
-}
-
-// The message does not come: the next renewal finds out.
-func TestRevoke_IsFoundByTheNextRenewal(t *testing.T) {
-	r := newEnv(t)
-	h := r.hold(r.withoutMessages(), "k", guard.TTL(600*time.Millisecond))
-	r.revokes("k", r.fence("k"), true)
-	h.ends(guard.ErrRevoked)
-	assert.Zero(t, r.rdb.Exists(t.Context(), "redlatch:{k}").Val(), "its release frees the key")
-}
-
-func TestRevoke_ARevokedHoldIsNotEnteredAgain(t *testing.T) {
-	r := newEnv(t)
-	g := r.withoutMessages()
-	h := r.hold(g, "k")
-	inner, err := g.Acquire(h.ctx, guard.Key("k"))
-	require.NoError(t, err)
-	info := r.get("k")
-	assert.Equal(t, 2, info.Holders[0].Depth)
-	r.revokes("k", info.Holders[0].Fence, true)
-	err = g.WithLock(h.ctx, guard.Key("k"), func(context.Context) error { t.Error("ran"); return nil })
-	require.ErrorIs(t, err, guard.ErrRevoked)
-	<-inner.Context().Done()
-	require.ErrorIs(t, inner.Release(t.Context()), guard.ErrRevoked)
-	h.ends(guard.ErrRevoked)
 }
 
 // Redis knows the fence under which the process got the lock, not those that it handed over.
@@ -138,48 +111,6 @@ func TestRevoke_AndMinHold(t *testing.T) {
 	r.await("kept", 1, 1)
 	r.breaks("kept", kept.Fence(), true)
 	(<-next).finish(nil)
-}
-
-func TestRevoke_OneOfSeveralHolders(t *testing.T) {
-	r := newEnv(t)
-	g, key := r.guard(), guard.Key("rates")
-	first, err := g.Acquire(t.Context(), key, guard.Shared())
-	require.NoError(t, err)
-	second, err := g.Acquire(t.Context(), key, guard.Limit(3))
-	require.NoError(t, err)
-	next := r.start(g, "rates", guard.Limit(1))
-	r.await("rates", 2, 1)
-	r.revokes("rates", first.Fence(), true)
-	<-first.Context().Done()
-	require.ErrorIs(t, first.Err(), guard.ErrRevoked)
-	require.NoError(t, second.Check(t.Context()))
-	r.breaks("rates", second.Fence(), true)
-	<-second.Context().Done()
-	require.ErrorIs(t, second.Err(), guard.ErrLost)
-	_ = first.Release(t.Context())
-	(<-next).finish(nil)
-}
-
-func TestRevoke_OnAQuorumTakesAMajority(t *testing.T) {
-	t.Parallel()
-	var clients []redis.UniversalClient
-	var servers []*env
-	for _, s := range redistest.StartN(t, 3) {
-		rdb := s.Client(t)
-		clients, servers = append(clients, s.Client(t)), append(servers, &env{t, inspect.New(rdb), s, rdb})
-	}
-	h := servers[0].hold(testenv.GuardOnServers(t, clients), "k", guard.TTL(10*time.Second))
-	for _, r := range servers {
-		r.await("k", 1, 0)
-	}
-	servers[0].revokes("k", servers[0].fence("k"), true)
-	for range 5 {
-		require.NoError(t, h.Check(t.Context()), "a majority holds") // each asks for a repair, which does not undo it
-	}
-	for _, r := range servers[:2] {
-		r.revokes("k", r.fence("k"), true)
-	}
-	h.ends(guard.ErrRevoked)
 }
 
 func TestRevoke_OnACluster(t *testing.T) {

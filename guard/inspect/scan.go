@@ -101,10 +101,6 @@ func (s *scan) node(ctx context.Context, node redis.Cmdable, yield func(Info, er
 		}
 		var keys []string
 		for _, lock := range locks {
-			if ctx.Err() != nil {
-				yield(Info{}, failed("inspect", "", context.Cause(ctx)))
-				return false
-			}
 			key, ok := redisstore.KeyOf(s.i.prefix, lock)
 			if _, twice := s.shown[key]; !ok || twice || !s.match.Matches(key) {
 				continue
