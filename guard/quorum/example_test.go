@@ -45,24 +45,3 @@ func Example() {
 	// held, with one server less
 	// <nil>
 }
-
-// A lock that all three servers have to hold, in a namespace of its own.
-func ExampleNew() {
-	var clients []redis.UniversalClient
-	for range 3 {
-		server, err := embedded.Start()
-		if err != nil {
-			panic(err)
-		}
-		defer server.Close()
-		clients = append(clients, server.Client())
-	}
-	store, err := quorum.New(clients, quorum.All(), quorum.Prefix("payments"))
-	fmt.Println(store.Close(), err)
-
-	_, err = quorum.New(clients[:2])
-	fmt.Println(err)
-	// Output:
-	// <nil> <nil>
-	// guard: clients has 2 servers, a quorum needs 3 at least
-}

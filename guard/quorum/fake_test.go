@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -43,7 +42,6 @@ type (
 
 // Replies of one server, or of all.
 var (
-	held     = claimReply{Status: guardstore.ClaimHeld, Fence: 7}
 	busy     = claimReply{Status: guardstore.ClaimBusy, Remaining: time.Second, Holder: "other"}
 	finished = claimReply{Status: guardstore.ClaimFinished}
 
@@ -54,8 +52,7 @@ var (
 
 // fake is one server. It keeps one lock, unless a test scripts its answers, and notes its calls.
 type fake struct {
-	tb  testing.TB
-	seq *atomic.Int64 // of the calls to all servers
+	tb testing.TB
 
 	mu     sync.Mutex
 	asked  []asked
@@ -71,7 +68,6 @@ type fake struct {
 	peek    *claimReply
 	renew   func(g guardstore.Grant) renewReply
 	release *releaseReply
-	listen  func(ctx context.Context, l guardstore.Listener)
 	id      string
 	onClose error
 }
@@ -79,7 +75,6 @@ type fake struct {
 // asked is one call.
 type asked struct {
 	what    string // "acquire a-1~1"
-	seq     int64
 	at      time.Time
 	claim   guardstore.Claim
 	grant   guardstore.Grant
@@ -91,7 +86,6 @@ type fakeQuorum struct {
 	*Store
 	t     *testing.T
 	nodes []*fake
-	seq   atomic.Int64
 }
 
 // newFakeQuorum makes a quorum of n servers. It is closed when the test ends.
@@ -100,8 +94,8 @@ func newFakeQuorum(t *testing.T, n int, all bool) *fakeQuorum {
 	servers := make([]server, n)
 	for i := range servers {
 		f := &fake{
-			tb: t, seq: &s.seq, last: uint64(100 * (i + 1)),
-			before: map[string]func(context.Context) error{}, finished: map[string]bool{}, id: fmt.Sprint("server ", i),
+			tb: t, last: uint64(100 * (i + 1)), id: fmt.Sprint("server ", i),
+			before: map[string]func(context.Context) error{}, finished: map[string]bool{},
 		}
 		s.nodes, servers[i] = append(s.nodes, f), f
 	}
@@ -134,13 +128,9 @@ func fails(err error) func(context.Context) error {
 
 // slow answers after a while.
 func slow(d time.Duration) func(context.Context) error {
-	return func(ctx context.Context) error {
-		select {
-		case <-time.After(d):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	return func(context.Context) error {
+		time.Sleep(d)
+		return nil
 	}
 }
 
@@ -253,9 +243,9 @@ func (s *fakeQuorum) holders(want ...string) {
 	assert.Equal(s.t, want, owners)
 }
 
-// firstAsked is the server that was asked first; each was asked.
+// firstAsked is the server that was asked before the others.
 func (s *fakeQuorum) firstAsked(what string) int {
-	first := slices.MinFunc(s.nodes, func(a, b *fake) int { return cmp.Compare(a.calls(what)[0].seq, b.calls(what)[0].seq) })
+	first := slices.MinFunc(s.nodes, func(a, b *fake) int { return a.calls(what)[0].at.Compare(b.calls(what)[0].at) })
 	return slices.Index(s.nodes, first)
 }
 
@@ -364,7 +354,7 @@ func takes(do func()) time.Duration {
 // called notes a call, does what the test has it do first, and then answers.
 func called[T any](ctx context.Context, f *fake, a asked, answer func() T) (reply T, err error) {
 	f.mu.Lock()
-	a.at, a.seq = time.Now(), f.seq.Add(1)
+	a.at = time.Now()
 	f.asked = append(f.asked, a)
 	what, _, _ := strings.Cut(a.what, " ")
 	do := f.before[what]
@@ -474,14 +464,7 @@ func (f *fake) Announce(ctx context.Context, instance, name string, life time.Du
 	return err
 }
 
-func (f *fake) Listen(ctx context.Context, _ string, l guardstore.Listener) {
-	_, _ = called(ctx, f, asked{what: "listen"}, func() bool { return true })
-	if f.listen != nil {
-		f.listen(ctx, l)
-		return
-	}
-	<-ctx.Done()
-}
+func (f *fake) Listen(context.Context, string, guardstore.Listener) {}
 
 func (f *fake) Close() error {
 	f.mu.Lock()

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,8 +19,7 @@ func (s *fakeQuorum) later(ttl time.Duration, err error) (calls *int) {
 	return calls
 }
 
-// A server that does not answer is asked for one thing at a time, and less and less often. When
-// it does, it is asked for the rest at once.
+// A server that does not answer is asked for one thing at a time, ever less often; when it does, for the rest at once.
 func TestOutbox_Pauses(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		begun := time.Now()
@@ -68,24 +66,6 @@ func TestOutbox_DropsWhatHasEndedAlsoAfterOthers(t *testing.T) {
 	})
 }
 
-// A call has as much time as any, and the values of its caller's context, but not its end.
-func TestOutbox_HasItsOwnTime(t *testing.T) {
-	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		type key struct{}
-		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
-		var took []time.Duration
-		s.deliverLater(ctx, 0, errBroken, 0, func(ctx context.Context) error {
-			assert.Equal(t, "value", ctx.Value(key{}))
-			took = append(took, takes(func() { _ = hangs(ctx) }))
-			return errBroken
-		})
-		cancel()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		assert.Equal(t, []time.Duration{nodeTimeout}, took)
-	})
-}
-
 func TestOutbox_IsBounded(t *testing.T) {
 	var o outbox
 	one := delivery{until: clock.Now().Add(time.Hour)}
@@ -126,8 +106,7 @@ func TestClose_EndsTheOutbox(t *testing.T) {
 	})
 }
 
-// Close lets calls finish, for a while. Then the servers' connections are closed,
-// and it joins the rest.
+// Close lets calls finish, for a while. Then it closes the servers' connections, and joins the rest.
 func TestClose_LetsCallsFinish(t *testing.T) {
 	for name, c := range map[string]struct{ release, closed, joined time.Duration }{
 		"soon": {closeGrace / 2, closeGrace / 2, closeGrace / 2},
@@ -148,22 +127,12 @@ func TestClose_LetsCallsFinish(t *testing.T) {
 	}
 }
 
-func TestClose_ReportsTheErrorsOfAllServers(t *testing.T) {
-	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		one, two := errors.New("one"), errors.New("two")
-		s.nodes[0].onClose, s.nodes[2].onClose = one, two
-		err := s.Close()
-		require.ErrorIs(t, err, one)
-		require.ErrorIs(t, err, two)
-		s.closed(true)
-	})
-}
-
 // A call after Close is made on its caller's goroutine: a hold is given back all the same.
 func TestClose_LeavesTheLastCallsToTheirCallers(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		g := s.hold()
-		require.NoError(t, s.Close())
+		s.nodes[0].onClose = errBroken
+		require.ErrorIs(t, s.Close(), errBroken)
 		s.mustRelease(g)
 		s.holders("", "", "")
 	})

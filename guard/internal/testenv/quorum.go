@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"context"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -72,27 +71,4 @@ func QuorumStore(tb testing.TB, clients []redis.UniversalClient, opts ...quorum.
 func GuardOnServers(tb testing.TB, clients []redis.UniversalClient, opts ...guard.Option) *guard.Guard {
 	tb.Helper()
 	return GuardOnStore(tb, QuorumStore(tb, clients), opts...)
-}
-
-// Holders are the servers that say that a key is held.
-func (q *QuorumEnv) Holders(tb testing.TB, key string) int {
-	tb.Helper()
-	n := 0
-	for _, client := range q.Clients(tb) {
-		exists, err := client.Exists(context.Background(), LockOf(key)).Result()
-		if err == nil {
-			n += int(exists)
-		}
-	}
-	return n
-}
-
-// Scripts counts the acquire and wait scripts that the servers ran.
-func (q *QuorumEnv) Scripts(t *testing.T) int {
-	t.Helper()
-	total := 0
-	for _, client := range q.Clients(t) {
-		total += commands(t, client)["evalsha"]
-	}
-	return total
 }

@@ -136,17 +136,12 @@ var CommandStat = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`)
 // called included.
 func (s *Redis) Commands() map[string]int {
 	s.Helper()
-	return commands(s, s.Admin)
-}
-
-func commands(tb testing.TB, client redis.UniversalClient) map[string]int {
-	tb.Helper()
-	info, err := client.Info(tb.Context(), "commandstats").Result()
-	require.NoError(tb, err)
+	info, err := s.Admin.Info(s.Context(), "commandstats").Result()
+	require.NoError(s, err)
 	calls := make(map[string]int)
 	for _, m := range CommandStat.FindAllStringSubmatch(info, -1) {
 		calls[m[1]], err = strconv.Atoi(m[2])
-		require.NoError(tb, err)
+		require.NoError(s, err)
 	}
 	return calls
 }
