@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -135,7 +136,7 @@ func TestNode_PlacesInTheWakeList(t *testing.T) {
 	assert.Greater(t, s.lives(wakeKey), 55*time.Second)
 	require.NoError(t, s.client.ZAdd(t.Context(), wakeKey, redis.Z{Score: 1 << 52, Member: "far-1"}).Err())
 	require.Equal(t, place(1<<52+1, 3), s.peek("c-1", 0))
-	require.Equal(t, place(5, 0), s.peek("e-1", 5), "the place that it brings")
+	require.Equal(t, place(1, 0), s.peek("e-1", 1), "the place that it brings")
 	s.rollback("x-1", true, false)
 	assert.Equal(t, finished, s.peek("x-1", 0))
 	require.ErrorIs(t, s.client.ZScore(t.Context(), wakeKey, "x-1").Err(), redis.Nil)
@@ -208,6 +209,19 @@ func TestNode_ReleaseNotifiesTheList(t *testing.T) {
 	}
 }
 
+// The end of a hold passes over a thousand claims that do not listen, and no more.
+func TestNode_ReleaseIsBounded(t *testing.T) {
+	s := newServer(t)
+	s.holds("x-1~1")
+	dead := make([]redis.Z, 1001)
+	for i := range dead {
+		dead[i] = redis.Z{Score: float64(i), Member: fmt.Sprint("dead-", i)}
+	}
+	require.NoError(t, s.client.ZAdd(t.Context(), wakeKey, dead...).Err())
+	s.release("x-1~1", 0)
+	assert.Equal(t, []string{"dead-1000"}, s.client.ZRange(t.Context(), wakeKey, 0, -1).Val())
+}
+
 // A rollback takes back what its owner got, and nothing of other owners. Without need it leaves nothing.
 func TestNode_Rollback(t *testing.T) {
 	s := newServer(t)
@@ -240,6 +254,22 @@ func TestNode_KeysOfAnotherType(t *testing.T) {
 	assert.Equal(t, "text", s.client.Get(t.Context(), lockKey).Val())
 	require.NoError(t, s.client.Del(t.Context(), lockKey).Err())
 	s.acquires("y-1~1", guardstore.ClaimFinished)
+}
+
+// A script that is refused a command leaves no key without an end, and does not say that it released.
+func TestNode_AUserWithoutARight(t *testing.T) {
+	s := newServer(t)
+	s.holds("x-1~1")
+	require.NoError(t, s.client.Do(t.Context(), "acl", "setuser", "u", "on", ">secret", "~*", "&*", "+@all", "-pexpire", "-hget").Err())
+	options := *s.client.Options()
+	options.Username, options.Password = "u", "secret"
+	client := redis.NewClient(&options)
+	n := newNode(client, "redlatch")
+	defer func() { require.NoError(t, errors.Join(n.Close(), client.Close())) }()
+	_, err := n.Peek(t.Context(), minute("a-1"))
+	require.Error(t, err)
+	assert.Zero(t, s.client.Exists(t.Context(), wakeKey).Val())
+	require.Error(t, n.Rollback(t.Context(), minute("x-1~1"), false, false))
 }
 
 func TestNode_AServerThatCannotBeReached(t *testing.T) {

@@ -5,9 +5,6 @@
 -- reply as that of acquire to an owner that waits; with a remaining ttl of 0, the lock is free
 -- include hold
 local owner, place = ARGV[1], tonumber(ARGV[2])
-if not place then
-  return redis.error_reply('ERR guard: place must be a number')
-end
 if redis.call('ZSCORE', KEYS[2], owner) then
   return 'ended'
 end
@@ -17,13 +14,15 @@ if had then
 else
   if place < 1 then
     local highest = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
-    place = math.max(server_time(), highest and highest + 1 or 0)
+    place = server_time()
+    if highest then
+      place = math.max(place, highest + 1)
+    end
   end
   redis.call('ZADD', KEYS[3], number(place), owner)
 end
 expire(KEYS[3], forget, 'ZREM', KEYS[3], owner)
 local left = redis.call('PTTL', KEYS[1])
-local field = redis.pcall('HRANDFIELD', KEYS[1], 1, 'WITHVALUES')
-local hold = decode(field[2])
+local hold = decode(redis.pcall('HGETALL', KEYS[1])[2])
 return table.concat({'busy', left == -2 and 0 or left, number(place), redis.call('ZRANK', KEYS[3], owner), 1,
   hold and hold.depth == '0' and 1 or 0, hold and hold.meta or ''}, ' ')

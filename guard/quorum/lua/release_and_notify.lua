@@ -4,11 +4,11 @@
 -- KEYS  as release, 6 wake (see peek)
 -- ARGV  as release
 -- reply as release
-local function release(KEYS)
+local wake, channels = table.remove(KEYS), ARGV[1] -- release would take six keys for those of an outcome
+local function release()
   -- include release
 end
-local replies = release({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]})
-local wake, channels = KEYS[6], ARGV[1]
+local replies = release()
 if redis.call('EXISTS', wake) == 1 then
   redis.pcall('ZREM', wake, string.match(ARGV[2], '^[^~]*'))
   local said = replies[1]
