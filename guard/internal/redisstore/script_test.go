@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 // The tests of this file are about the scripts, one rule at a time, where the model of package
@@ -307,5 +309,38 @@ func TestScript_AMinHoldCountsFromTheGrant(t *testing.T) {
 		b.change("x-1", c.word, c.to)
 		b.releaseHeldOver("x-1", 30000)
 		assert.Equal(t, c.rests, max(b.lives(lockKey), 0), name)
+	}
+}
+
+// The server's clock is set while a script writes, so that Redis takes a key for expired as soon as it has its new ttl.
+// What the script writes then lives no longer.
+func TestScript_AClockThatIsSetMeanwhileLeavesATTL(t *testing.T) {
+	const expires = `local server, gone = redis, {}
+local redis = {pcall = server.pcall, call = function(name, key, ...)
+  local reply = server.call(name, key, ...)
+  if string.find(name, '^PEXPIRE') and not gone[key] then
+    gone[key] = server.call('DEL', key)
+  end
+  return reply
+end}
+`
+	b := newBench(t)
+	for name, test := range map[string]struct {
+		owner, script string
+		args          func(fence string) []any
+	}{
+		"a renewal":     {"x-1", "renew", func(fence string) []any { return []any{"x-1", fence, 60000, 1, ""} }},
+		"beside others": {"a-2.1", "renew", func(fence string) []any { return []any{"a-2.1", fence, 60000, 1, ""} }},
+		"held over":     {"x-1", "release", func(string) []any { return releaseArgs("x-1", "1c:", "0", 0, 60000) }},
+	} {
+		b.wipe()
+		fence, keys := b.holds(test.owner), allKeys
+		if test.script == "renew" {
+			keys = renewKeys
+		}
+		require.NoError(t, b.Eval(t.Context(), expires+testenv.ScriptSource(test.script), keys, test.args(fence)...).Err())
+		assert.True(t, b.inside(test.owner), name)
+		assert.Positive(t, b.lives(lockKey), name)
+		assert.NotEqual(t, time.Duration(-1), b.lives(holdersKey), name)
 	}
 }

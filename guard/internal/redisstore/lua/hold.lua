@@ -47,19 +47,27 @@ local function expire(key, ms, ...)
   end
 end
 
--- extend writes a hold with its ttl (ms) from now at least. Expiry comes first: Redis lets a script write although
--- memory is full if its first write needs none.
+-- write gives a lock a ttl, by the command expires, and writes a hold into it. Expiry comes first: Redis lets a script
+-- write although memory is full if its first write needs none. If the server's clock is set in between, Redis may take
+-- the lock for expired, and HSET makes it anew: then the lock needs its ttl again.
+local function write(lock, owner, hold, expires, when)
+  redis.call(expires, lock, number(when))
+  if redis.call('HSET', lock, owner, encode(hold)) == 1 then
+    redis.call(expires, lock, number(when))
+  end
+end
+
+-- extend writes a hold with its ttl (ms) from now at least.
 local function extend(lock, holders, owner, hold, ttl, at)
   hold.ends = math.max(hold.ends, at + ttl * 1000)
   if limit_of(owner) == 1 then
-    redis.call('PEXPIREAT', lock, number(math.ceil(hold.ends / 1000)))
+    write(lock, owner, hold, 'PEXPIREAT', math.ceil(hold.ends / 1000))
   else
-    local life = number(math.max(redis.call('PTTL', lock), ttl))
-    redis.call('PEXPIRE', lock, life)
-    redis.call('PEXPIRE', holders, life)
+    local life = math.max(redis.call('PTTL', lock), ttl)
+    write(lock, owner, hold, 'PEXPIRE', life)
     redis.call('ZADD', holders, number(hold.ends), owner)
+    redis.call('PEXPIRE', holders, number(life))
   end
-  redis.call('HSET', lock, owner, encode(hold))
 end
 
 -- note adds to the key ended, for a time (ms): an owner that has ended, or the highest fence.

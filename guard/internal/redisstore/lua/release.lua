@@ -38,11 +38,7 @@ local function let_out(hold)
     local rest = math.ceil(min_hold - (at - hold.since) / 1000)
     if rest > 0 then
       hold.depth, hold.ends = '0', hold.since + min_hold * 1000
-      redis.call('PEXPIRE', lock, number(rest))
-      if redis.call('HSET', lock, owner, encode(hold)) == 1 then
-        -- The clock was set back while the script ran: Redis took that ttl for over, and HSET made the lock anew.
-        redis.call('PEXPIRE', lock, number(rest))
-      end
+      write(lock, owner, hold, 'PEXPIRE', rest)
       return 'kept'
     end
   end
