@@ -211,52 +211,6 @@ func TestBatch_OneOfManyIsWrong(t *testing.T) {
 	assert.Equal(t, 2, s.Scripts())
 }
 
-// comeAndGoTogether takes free locks and gives them back.
-func comeAndGoTogether(t *testing.T, store guardstore.Store, claims []guardstore.Claim) {
-	t.Helper()
-	claimed, _, errs := redisstore.Together(t.Context(), store, claims, nil)
-	releases := make([]guardstore.Release, len(claims))
-	for i, r := range claimed {
-		require.NoError(t, errs[i])
-		require.Equal(t, guardstore.ClaimHeld, r.Status)
-		releases[i] = releaseOf(claims[i], r)
-	}
-	_, released, errs := redisstore.Together(t.Context(), store, nil, releases)
-	for i, r := range released {
-		require.NoError(t, errs[i])
-		require.Equal(t, guardstore.ReleaseDone, r.Status)
-	}
-}
-
-// One address may lead to a cluster, which refuses keys of many slots in one
-// command. Each goes by itself then, from the second time on at once.
-func TestBatch_ManyOnAClusterBehindOneAddress(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t)
-	var keys []string
-	node := c.Primary("redlatch:{k0}")
-	for i := 0; len(keys) < 3; i++ {
-		if key := "k" + strconv.Itoa(i); c.Primary("redlatch:{"+key+"}") == node {
-			keys = append(keys, key)
-		}
-	}
-	client := node.Client(t, func(o *redis.Options) { o.DB = 0 })
-	store := testenv.RedisStore(t, client, "redlatch")
-	for round := range 2 {
-		require.NoError(t, client.ConfigResetStat(t.Context()).Err())
-		claims := make([]guardstore.Claim, len(keys))
-		for i, key := range keys {
-			claims[i] = claimOf(key, "x"+strconv.Itoa(i)+"-"+strconv.Itoa(round))
-		}
-		comeAndGoTogether(t, store, claims)
-		if round > 0 {
-			info, err := client.Info(t.Context(), "errorstats").Result()
-			require.NoError(t, err)
-			require.NotContains(t, info, "CROSSSLOT")
-		}
-	}
-}
-
 // calledByScripts counts the commands that scripts ran.
 func calledByScripts(s *testenv.Redis) int {
 	s.Helper()

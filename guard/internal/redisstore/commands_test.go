@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,23 @@ func TestNew_WhoseSubscribersAreCounted(t *testing.T) {
 		assert.Equal(t, want, s.Channels())
 		assert.NoError(t, s.Close())
 	}
+}
+
+// fixedConn answers every command itself.
+type fixedConn struct {
+	conn
+	reply   any
+	refusal error
+}
+
+func (*fixedConn) Server(context.Context, string) string { return "" }
+
+func (c *fixedConn) Do(context.Context, redisconn.Command) (any, error) { return c.reply, c.refusal }
+
+func (c *fixedConn) Call(context.Context, ...any) (any, error) { return c.reply, c.refusal }
+
+func (c *fixedConn) Pipeline(_ context.Context, cmds []redisconn.Command) []redisconn.Reply {
+	return slices.Repeat([]redisconn.Reply{{Value: c.reply, Err: c.refusal}}, len(cmds))
 }
 
 // ackedConn is a fixedConn that notes how many replicas the last command waits for.

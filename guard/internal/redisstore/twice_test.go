@@ -58,7 +58,7 @@ func nest(t *testing.T, r *testenv.Env, key string) {
 		})
 		assert.Equal(t, "1", r.Depth(t, key), "after leave")
 		return err
-	}, guard.TTL(1500*time.Millisecond))
+	}, guard.TTL(3*time.Second))
 	require.NoError(t, err)
 	assert.Empty(t, r.Hash(t, key), "after release")
 	losses, _ := r.Seen.Count(guard.EventLoss)
