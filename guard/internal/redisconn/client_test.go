@@ -556,6 +556,7 @@ func TestClient_OfAClusterThatCannotBeReached(t *testing.T) {
 	assert.Empty(t, c.Server(t.Context(), "key"), "it is not known yet")
 	_, err := c.Do(t.Context(), of("it"))
 	require.ErrorContains(t, err, "127.0.0.1:1")
+	assert.Equal(t, 1, strings.Count(err.Error(), "127.0.0.1:1"), "the server is named once: %v", err)
 	require.Error(t, c.Pipeline(t.Context(), []Command{of("it")})[0].Err)
 }
 

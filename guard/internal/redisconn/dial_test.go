@@ -21,8 +21,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// In the tests of this file a new connection takes for ever: TLS shakes no hands, or the
-// user's own code, which does not heed its context, does not return.
+// In the tests of this file a new connection takes for ever: TLS shakes no hands, as go-redis's own dialer knows no
+// context there, or the user's own code, which does not heed its context, does not return.
 
 // forEver is how long a client dials unless something ends that: longer than a test
 // waits for a call.
@@ -47,20 +47,6 @@ func inTime(t *testing.T, g *guard.Guard) error {
 	closed := testenv.InBackground(g.Close)
 	require.NoError(t, closed(t))
 	return err
-}
-
-// A server shakes no hands. go-redis's own dialer knows no context over TLS.
-func TestDial_StoreTimeoutHoldsOverTLS(t *testing.T) {
-	t.Parallel()
-	proxy, config := redistest.NewTLSProxy(t, redistest.Shared(t).Addr())
-	client := proxy.Client(t, func(o *redis.Options) { o.TLSConfig, o.DialTimeout = config, forEver })
-	g := testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
-	connect(t, g)
-	proxy.Cut()
-	proxy.Heal()
-	proxy.Freeze()
-	defer proxy.Thaw()
-	saysWhy(t, g, client, proxy.Addr())
 }
 
 // The user's Dialer hangs, whatever its context says. No call and no Close waits for it, and connections that come of it in
@@ -88,6 +74,26 @@ func saysWhy(t *testing.T, g *guard.Guard, client *redis.Client, why string) {
 		g = testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
 		return strings.Contains(err.Error(), why)
 	}, "the error does not say: "+why)
+}
+
+// A client of a cluster dials the nodes.
+func TestDial_ADialerOfAClusterThatHangsHoldsUpNoCall(t *testing.T) {
+	t.Parallel()
+	node := redistest.Start(t, "--cluster-enabled", "yes")
+	admin := node.Client(t)
+	require.NoError(t, admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	testenv.Eventually(t, func() bool {
+		return strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	}, "no cluster")
+	s := newStuck(t)
+	defer s.letGo()
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr()}, Dialer: s.dial})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	g := testenv.GuardOn(t, client, guard.StoreTimeout(time.Second))
+	connect(t, g)
+	s.is.Store(true)
+	require.NoError(t, admin.ClientKillByFilter(t.Context(), "type", "normal").Err())
+	_ = inTime(t, g)
 }
 
 // stuck is user code that does not return until it is let go, whatever its context says.

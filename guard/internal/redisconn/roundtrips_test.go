@@ -60,3 +60,21 @@ func TestRoundTrips_AreTwo(t *testing.T) {
 		assert.Less(t, best, most, name)
 	}
 }
+
+// While no caller waits, nothing is sent: neither probes nor asks nor pings.
+func TestRoundTrips_AnIdleGuardSendsNothing(t *testing.T) {
+	t.Parallel()
+	s := testenv.NewRedis(t)
+	g := s.Guard()
+	holder := s.Acquire(s.Guard(), "k")
+	waiter := s.Caller(t.Context(), "waiter", g, "k")
+	s.AwaitQueue("k", 1)
+	s.Eventually(func() bool { return s.Commands()["publish"] > 0 }, "a probe while a caller waits")
+	s.Release(holder)
+	waiter.Pass()
+	s.Eventually(func() bool { return testenv.Remembered(g) == 0 }, "a Guard without keys and claims")
+	s.ResetCommands()
+	time.Sleep(1500 * time.Millisecond) // this is what is measured
+	sent := s.Commands()
+	assert.Zero(t, sent["publish"]+sent["evalsha"]+sent["eval"]+sent["ping"], "%v", sent)
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
@@ -49,4 +50,28 @@ func TestSentinelHung_SentinelHangs(t *testing.T) {
 		_ = grant() // by the old one, which works, or not
 		return strings.Contains(rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_evalsha:")
 	}, sentinelPatience, 10*time.Millisecond)
+}
+
+// Sentinels hang: go-redis waits for each as long as the user's client does, and is on its
+// way there when it dials, as it is when it only asks for the primary.
+func TestSentinelHung_SentinelsThatHangHoldUpNoCall(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	slow := func(o *redis.FailoverOptions) { o.ReadTimeout = forEver }
+	impatient := guard.StoreTimeout(time.Second)
+	dialing, asking := testenv.GuardOn(t, s.Client(t, slow), impatient), testenv.GuardOn(t, s.Client(t, slow), impatient)
+	connect(t, dialing)
+	connect(t, asking)
+	primary := s.Primary().Client(t)
+	for _, w := range s.Sentinels() {
+		require.NoError(t, w.Pause())
+		defer func() { assert.NoError(t, w.Resume()) }()
+	}
+	for begun := time.Now(); time.Since(begun) < 1500*time.Millisecond; { // it asks after a second
+		require.NoError(t, asking.WithLock(t.Context(), guard.Key("k"), testenv.Nothing))
+	}
+	closed := testenv.InBackground(asking.Close)
+	require.NoError(t, closed(t))
+	require.NoError(t, primary.ClientKillByFilter(t.Context(), "type", "normal").Err())
+	_ = inTime(t, dialing)
 }
