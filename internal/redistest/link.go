@@ -148,14 +148,10 @@ func (l *link) carryReplies() {
 		}
 		// A client that left is no reason to close the server's side: requests
 		// that it sent may still be held back.
-		s, isReply := l.answered(reply)
-		if s != nil {
+		if s := l.answered(reply); s != nil {
 			_ = l.client.Close()
 			clientGone = true
 			close(s.fired)
-		}
-		if isReply {
-			reply = l.proxy.spoil(reply)
 		}
 		if !clientGone {
 			_, err = l.client.Write(reply)
@@ -166,17 +162,17 @@ func (l *link) carryReplies() {
 
 // answered matches a reply with the oldest request, and returns the rule that
 // wants it lost. A message is no reply.
-func (l *link) answered(reply []byte) (s *swallow, isReply bool) {
+func (l *link) answered(reply []byte) *swallow {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// RESP3 marks what no request asked for; in RESP2 only its form shows it.
 	isMessage := reply[0] == '>' || l.subscribed && slices.Contains(messageKinds, firstWord(reply))
 	if isMessage || len(l.pending) == 0 {
-		return nil, false
+		return nil
 	}
-	s = l.pending[0]
+	s := l.pending[0]
 	l.pending = l.pending[1:]
-	return s, true
+	return s
 }
 
 // cut closes the link as a broken network does: a request that is held back

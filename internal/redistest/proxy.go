@@ -30,10 +30,6 @@ type Proxy struct {
 	closed   bool
 	thawed   chan struct{} // closed while bytes may flow
 	delay    time.Duration // of requests
-	spoiled  struct {
-		every, count int
-		text         string
-	}
 }
 
 // swallow loses the reply of the n-th request that matches.
@@ -107,26 +103,6 @@ func (p *Proxy) SwallowReply(match func(req []byte) bool, n int) (fired <-chan s
 	defer p.mu.Unlock()
 	p.swallows = append(p.swallows, s)
 	return s.fired
-}
-
-// FailReplies replaces every nth reply, from now on and over all connections, by an error, as a proxy does that lost its
-// server. The server has executed the command. With 0, replies are left alone again.
-func (p *Proxy) FailReplies(n int, text string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.spoiled.every, p.spoiled.count, p.spoiled.text = n, 0, text
-}
-
-func (p *Proxy) spoil(reply []byte) []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.spoiled.every == 0 {
-		return reply
-	}
-	if p.spoiled.count++; p.spoiled.count%p.spoiled.every != 0 {
-		return reply
-	}
-	return []byte("-" + p.spoiled.text + "\r\n")
 }
 
 // HoldRequest holds back the first request from now that match is true for,
