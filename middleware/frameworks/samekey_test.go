@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/cloudwego/hertz/pkg/common/hlog"
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	echo4 "github.com/labstack/echo/v4"
@@ -95,7 +94,6 @@ func chiServer(register func(chi.Router)) http.Handler {
 
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.TestMode)
-	hlog.SetLevel(hlog.LevelWarn) // routes are no news
 	// fasthttp keeps the time for the header Date, and never stops.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }

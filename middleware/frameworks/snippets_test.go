@@ -10,10 +10,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/cloudwego/hertz/pkg/app"
-	"github.com/cloudwego/hertz/pkg/common/config"
-	"github.com/cloudwego/hertz/pkg/common/ut"
-	"github.com/cloudwego/hertz/pkg/route"
 	kratos "github.com/go-kratos/kratos/v2/errors"
 	"github.com/gofiber/fiber/v3"
 	"github.com/stretchr/testify/assert"
@@ -54,15 +50,6 @@ var snippets = map[string]snippet{
 		body, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
 		return byStatus(t, res.StatusCode, string(body))
-	},
-	"hertz": func(t *testing.T, g *guard.Guard, work func(context.Context)) string {
-		engine := route.NewEngine(config.NewOptions(nil))
-		engine.POST("/orders/:id/pay", lockHertz(g), func(ctx context.Context, c *app.RequestContext) {
-			work(ctx)
-			c.String(http.StatusOK, "paid")
-		})
-		res := ut.PerformRequest(engine, http.MethodPost, "/orders/7/pay", nil).Result()
-		return byStatus(t, res.StatusCode(), string(res.Body()))
 	},
 	"connect": func(t *testing.T, g *guard.Guard, work func(context.Context)) string {
 		const pay = "/orders.v1.Orders/Pay"
