@@ -34,16 +34,6 @@ func TestBackoff_FailuresMakeThePauseLonger(t *testing.T) {
 	within(t, 100*time.Millisecond, p.Next(0))
 }
 
-// One of a thousand pauses is in each tenth of the range: that none is happens in one of 10^44 runs.
-func TestBackoff_PausesAreOfTheWholeRange(t *testing.T) {
-	t.Parallel()
-	tenths := map[time.Duration]bool{}
-	for range 1000 {
-		tenths[(new(retry.Backoff).Next(0)-50*time.Millisecond-1)/(5*time.Millisecond)] = true
-	}
-	assert.Len(t, tenths, 10)
-}
-
 func TestBackoff_APauseEnds(t *testing.T) {
 	closed := make(chan struct{})
 	close(closed)

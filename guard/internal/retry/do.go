@@ -16,7 +16,7 @@ type Policy struct {
 	Timeout        time.Duration // for how long a caller waits for an answer
 	AttemptTimeout time.Duration // for one attempt
 
-	// OnFailure is called after each attempt that failed, unless it is nil. It must not block.
+	// OnFailure is called after each attempt that failed. It must not block.
 	OnFailure func(ctx context.Context, op string, label Label, err error)
 }
 
@@ -117,9 +117,7 @@ func Do[In, Out any](ctx context.Context, p *Policy, c Call, send func(context.C
 			return a, c.failed(failure)
 		}
 		failure = err
-		if p.OnFailure != nil {
-			p.OnFailure(ctx, c.Op, c.Label, err)
-		}
+		p.OnFailure(ctx, c.Op, c.Label, err)
 		longest := longestPause
 		if errors.Is(err, syscall.ECONNREFUSED) && clock.Now() < begun.Add(p.Timeout) {
 			longest = refusedPause
