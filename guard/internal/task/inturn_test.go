@@ -42,7 +42,6 @@ func TestInTurn(t *testing.T) {
 	}{
 		"nothing":                   {0, 50 * ms, ms, []time.Duration{}, 0},
 		"one":                       {1, 0, ms, []time.Duration{0}, ms},
-		"all are fast":              {3, 50 * ms, 10 * ms, []time.Duration{0, 10 * ms, 20 * ms}, 30 * ms},
 		"the rest goes out beside":  {4, 50 * ms, 30 * ms, []time.Duration{0, 30 * ms, 50 * ms, 50 * ms}, 80 * ms},
 		"a slow one delays none":    {2, 50 * ms, time.Second, []time.Duration{0, 50 * ms}, 1050 * ms},
 		"without patience, at once": {3, 0, 10 * ms, []time.Duration{0, 0, 0}, 10 * ms},
