@@ -47,18 +47,9 @@ func TestShop_OneChargeAtATimeForEachOrder(t *testing.T) {
 		receive(t, bank.charges).accept()
 	}
 	requests.Wait()
-}
-
-func TestShop_SpansOfWaitAndHold(t *testing.T) {
-	redis, bank := redistest.Start(t), openBank(t)
-	shop := startShop(t, redis, bank)
-	for entry, name := range map[string]string{
-		"pay": "POST /orders/:id/pay", "settle": "POST /orders/{id}/settle", "bill": "order:bill",
-	} {
-		go shop.post(t, "1", entry)
-		receive(t, bank.charges).accept()
-		shop.waitForSpan(t, "acquire "+name) // the wait for the lock
-		shop.waitForSpan(t, "hold "+name)
+	for _, name := range []string{"POST /orders/:id/pay", "POST /orders/{id}/settle", "order:bill"} {
+		shops[0].waitForSpan(t, "acquire "+name) // the wait for the lock
+		shops[0].waitForSpan(t, "hold "+name)
 	}
 }
 

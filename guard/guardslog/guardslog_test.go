@@ -30,29 +30,20 @@ func logs(opts ...guardslog.Option) (guard.Observer, *bytes.Buffer) {
 func TestLogger_RepeatedEventsAreOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, out := logs()
-		lost := guard.Event{Kind: guard.EventLoss, Err: &guard.LostError{Name: lock.Name, Key: lock.Key, Cause: guard.ErrRevoked}}
-		for range 3 {
-			o.Event(t.Context(), lock, lost)
-			o.Event(t.Context(), lock, guard.Event{Kind: guard.EventRenewal})
+		logged := func(l guard.Lock) string {
+			defer out.Reset()
+			o.Event(t.Context(), l, guard.Event{Kind: guard.EventLoss, Err: &guard.LostError{Name: l.Name, Key: l.Key, Cause: guard.ErrRevoked}})
+			return out.String()
 		}
-		o.Event(t.Context(), guard.Lock{Key: "secret"}, lost)
-		assert.NotContains(t, out.String(), "lock=\"\"")
-		assert.Equal(t, 2, strings.Count(out.String(), "\n"), out.String())
-		for _, want := range []string{"omitted=2", "omitted=1"} {
-			out.Reset()
-			time.Sleep(10 * time.Second)
-			o.Event(t.Context(), lock, lost)
-			assert.Contains(t, out.String(), want)
-			time.Sleep(10*time.Second - 1)
-			o.Event(t.Context(), lock, lost)
-			assert.Equal(t, 1, strings.Count(out.String(), "\n"), out.String())
-		}
-		out.Reset()
-		time.Sleep(time.Minute)
-		o.Event(t.Context(), lock, lost)
-		time.Sleep(time.Minute)
-		o.Event(t.Context(), lock, lost)
-		assert.Equal(t, 1, strings.Count(out.String(), "omitted"), "none was left out since the last line")
+		assert.Contains(t, logged(lock), "lock=order-payment")
+		assert.Empty(t, logged(lock))
+		assert.Contains(t, logged(guard.Lock{Key: "secret"}), `work" error=`, "another lock, without a name")
+		time.Sleep(10*time.Second - 1)
+		assert.Empty(t, logged(lock))
+		time.Sleep(1)
+		assert.Contains(t, logged(lock), "omitted=2\n")
+		time.Sleep(10 * time.Second)
+		assert.NotContains(t, logged(lock), "omitted", "none was left out since the last line")
 	})
 }
 

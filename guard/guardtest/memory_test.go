@@ -85,26 +85,3 @@ func TestMemoryGuard_LoseNeedsAGuardOfThisPackage(t *testing.T) {
 		assert.Contains(t, f.text, want)
 	}
 }
-
-// A claim without a subscription asks each second. The store in memory skips a claim that has
-// stopped, as Redis does.
-func TestUnsubscribed_AClaimWithoutASubscriptionThatStoppedAskingIsPassedOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const alive = 5 * time.Second
-		for silent, granted := range map[time.Duration]int{alive: 1, alive + time.Nanosecond: 0} {
-			s := guardtest.NewStore()
-			ask := func(owner string) guardstore.ClaimReply {
-				reply, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: owner, TTL: time.Minute, Queue: true, Unsubscribed: true})
-				require.NoError(t, err)
-				return reply
-			}
-			fence := ask("first-1").Fence
-			require.Equal(t, guardstore.ClaimBusy, ask("mute-1").Status)
-			time.Sleep(silent)
-			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "first-1", Fence: fence, TTL: time.Minute})
-			require.NoError(t, err)
-			assert.Equal(t, granted, s.Depth("k"), silent)
-			assert.Empty(t, s.Queue("k"))
-		}
-	})
-}
