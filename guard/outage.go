@@ -22,16 +22,6 @@ type outages struct {
 	byServer map[string]error // the error of a call
 }
 
-// notAskedError is the error of a call that was not sent.
-type notAskedError struct{ err error }
-
-func (e notAskedError) Error() string {
-	return fmt.Sprintf("not asked for, as there is no answer: %v", e.err)
-}
-
-// Unwrap returns the error of an earlier call.
-func (e notAskedError) Unwrap() error { return e.err }
-
 // serverOf returns the name of the server of a key: nodes of a cluster fail independently.
 func (g *Guard) serverOf(ctx context.Context, key string) string {
 	if s, ok := g.store.(guardstore.ServerNamer); ok {
@@ -52,7 +42,7 @@ func (g *Guard) outage(ctx context.Context, key string) error {
 	g.outages.mu.Lock()
 	defer g.outages.mu.Unlock()
 	if err := g.outages.byServer[server]; err != nil {
-		return &retry.Error{Op: "acquire", Key: key, Err: notAskedError{err}}
+		return &retry.Error{Op: "acquire", Key: key, Err: fmt.Errorf("not asked for, as there is no answer: %w", err)}
 	}
 	return nil
 }
@@ -61,7 +51,7 @@ func (g *Guard) outage(ctx context.Context, key string) error {
 // out asynchronously when there is one.
 func (g *Guard) noteOutage(ctx context.Context, lock Lock, ttl time.Duration, err error) {
 	var failure *StoreError
-	if !errors.As(err, &failure) || failure.answered || errors.As(err, new(notAskedError)) {
+	if !errors.As(err, &failure) || failure.answered {
 		return
 	}
 	server := g.serverOf(ctx, lock.Key)

@@ -114,38 +114,24 @@ func TestOutage_FailOpenForgetsNoOtherServer(t *testing.T) {
 	})
 }
 
-// A Guard whose subscription is not answered, too, takes no longer than a Guard with one silent command. An attempt takes half
-// of StoreTimeout, and a second at most.
+// An attempt takes half of StoreTimeout, and a second at most.
 func TestOutage_HowLongACallIsRepeated(t *testing.T) {
 	for timeout, attempt := range map[time.Duration]time.Duration{10 * time.Second: time.Second, time.Second: time.Second / 2} {
 		bubble(t, func(t *testing.T, g *env) {
 			var attempts []time.Duration
-			silent, err := guard.NewWithStore(deaf{g.s, &attempts}, guard.StoreTimeout(timeout))
-			require.NoError(t, err)
+			g.s.trouble(only("acquire", func(ctx context.Context) error {
+				begun := time.Now()
+				defer func() { attempts = append(attempts, time.Since(begun)) }()
+				return silent(ctx)
+			}), nil)
 			begun := time.Now()
-			_, err = silent.Acquire(t.Context(), k)
-			require.ErrorIs(t, err, guard.ErrStore)
+			require.ErrorIs(t, g.lock(), guard.ErrStore)
 			assert.Equal(t, timeout, time.Since(begun))
 			assert.Equal(t, attempt, attempts[0])
-			require.NoError(t, silent.Close())
-		})
+			g.s.trouble(nil, nil)
+		}, guard.StoreTimeout(timeout))
 	}
 }
-
-// deaf is a store that answers neither a claim nor a subscription.
-type deaf struct {
-	*store
-	attempts *[]time.Duration
-}
-
-func (s deaf) Acquire(ctx context.Context, _ guardstore.Claim) (guardstore.ClaimReply, error) {
-	begun := time.Now()
-	<-ctx.Done()
-	*s.attempts = append(*s.attempts, time.Since(begun))
-	return guardstore.ClaimReply{}, ctx.Err()
-}
-
-func (deaf) Listen(ctx context.Context, _ string, _ guardstore.Listener) { <-ctx.Done() }
 
 // A release that is not answered is no error of the work. A caller of Release learns of it, the second time, too.
 func TestOutage_UndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
