@@ -173,7 +173,7 @@ dist: ### Make the files of the release VERSION: the command with completion and
 
 .PHONY: several
 several: FOR ?= 1m
-several: redis ### Take several keys at once in several processes, FOR a while, on each topology
+several: redis ### Take several keys at once by several Guards, FOR a while, on one Redis and on a quorum
 	REDLATCH_SEVERAL_FOR='$(FOR)' $(GO) test -race -count=1 -timeout 60m -v -run '^TestSeveral' ./guard
 
 .PHONY: mutants

@@ -55,6 +55,25 @@ func TestClose_JoinsCommandsOnTheirWay(t *testing.T) {
 	})
 }
 
+// A lease outlives its Guard while Redis is silent: its context ends with Close, each release is one short attempt of its
+// caller, and no goroutine stays, as the end of the bubble shows.
+func TestClose_ALeaseThatOutlivesItsGuardWhileRedisIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		l, work := g.take(), make(chan struct{})
+		working := begin(func() error {
+			return g.WithLock(t.Context(), guard.Key("work"), func(ctx context.Context) error { <-work; return context.Cause(ctx) })
+		})
+		g.s.trouble(func(ctx context.Context, _, _ string) error { return silent(ctx) }, nil)
+		require.NoError(t, g.Close())
+		require.ErrorIs(t, context.Cause(l.Context()), guard.ErrClosed)
+		begun := time.Now()
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrClosed)
+		close(work)
+		require.ErrorIs(t, <-working, guard.ErrClosed)
+		assert.Equal(t, 100*time.Millisecond, time.Since(begun), "50 ms each")
+	})
+}
+
 // A Guard that was closed leaves no connection open.
 func TestClose_EndsItsConnections(t *testing.T) {
 	t.Parallel()

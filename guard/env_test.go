@@ -114,6 +114,17 @@ func (g *env) knowsNothing() {
 	assert.Zero(g.t, testenv.Remembered(g.Guard))
 }
 
+// keepWatchdog keeps the watchdog from a second on, by the context of another lease, until goOn is called.
+func (g *env) keepWatchdog() (goOn func()) {
+	keeps := &testenv.KeptContext{Context: g.t.Context()}
+	other := g.acquire(keeps, "other", guard.MaxHold(time.Second))
+	kept := keeps.Keep()
+	return func() {
+		kept()
+		require.ErrorIs(g.t, other.Release(g.t.Context()), guard.ErrMaxHold)
+	}
+}
+
 // keptFor is how long a key stays taken.
 func (g *env) keptFor(key string) time.Duration {
 	g.t.Helper()
@@ -182,7 +193,7 @@ func (s *store) noneHeld(t *testing.T, keys string) {
 }
 
 // store is one on which a test has something happen before a call, or lose its reply. The calls are acquire, release,
-// renew, and depth for a renewal that moves no expiry.
+// forget, renew, and depth for a renewal that moves no expiry.
 type store struct {
 	*guardtest.Store
 	mu            sync.Mutex
@@ -250,6 +261,13 @@ func (s *store) Release(ctx context.Context, c guardstore.Release) (r guardstore
 		return guardstore.ReleaseReply{}, lost
 	}
 	return r, err
+}
+
+func (s *store) Forget(ctx context.Context, f guardstore.Forget) (status guardstore.ForgetStatus, err error) {
+	if lost := s.call(ctx, "forget", f.Key, func() { status, err = s.Store.Forget(ctx, f) }); lost != nil {
+		return 0, lost
+	}
+	return status, err
 }
 
 func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) (r []guardstore.RenewReply) {

@@ -113,31 +113,27 @@ func TestName_ErrorsNameTheLockByTheFormatOfItsKey(t *testing.T) {
 	wrapped := func(ctx context.Context) (string, error) { calls++; return guard.Keyf("order:%d", 42)(ctx) }
 	for _, c := range []struct {
 		key  guard.KeyFunc
-		of   []guard.Option
-		opts []guard.LockOption
 		want string
 	}{
-		{guard.Keyf("order:%d", 42), nil, nil, "order:*"},
-		{guard.Keyf("t:%s:order:%d", "secret", 42), nil, nil, "t:*:order:*"},
-		{guard.Stripe(4, guard.Keyf("user:%s", "secret")), nil, nil, "user:*"},
-		{guard.Stripe(2, guard.Stripe(4, guard.Keyf("u:%s", "secret"))), nil, nil, "u:*"},
-		{guard.Key("order:42"), nil, nil, ""},
-		{guard.Stripe(4, guard.Key("order:42")), nil, nil, ""},
-		{guard.Keyf("order:42"), nil, nil, ""},
-		{wrapped, nil, nil, ""},
-		{guard.Stripe(4, wrapped), nil, nil, ""},
-		{guard.Keyf("order:%d", 42), nil, []guard.LockOption{guard.Name("pay")}, "pay"},
-		{guard.Keyf("order:%d", 42), []guard.Option{guard.Name("payments")}, nil, "payments"},
+		{guard.Keyf("order:%d", 42), "order:*"},
+		{guard.Keyf("t:%s:order:%d", "secret", 42), "t:*:order:*"},
+		{guard.Stripe(4, guard.Keyf("user:%s", "secret")), "user:*"},
+		{guard.Stripe(2, guard.Stripe(4, guard.Keyf("u:%s", "secret"))), "u:*"},
+		{guard.Key("order:42"), ""},
+		{guard.Stripe(4, guard.Key("order:42")), ""},
+		{guard.Keyf("order:42"), ""},
+		{wrapped, ""},
+		{guard.Stripe(4, wrapped), ""},
 	} {
 		bubble(t, func(t *testing.T, g *env) {
 			calls = 0
 			require.NoError(t, g.WithLock(t.Context(), c.key, func(context.Context) error {
 				assert.LessOrEqual(t, calls, 1, "a key is not asked for its name")
-				busy := as[*guard.BusyError](t, g.WithLocks(t.Context(), []guard.KeyFunc{c.key}, nothing, append(c.opts, guard.NoWait())...))
+				busy := as[*guard.BusyError](t, g.WithLocks(t.Context(), []guard.KeyFunc{c.key}, nothing, guard.NoWait()))
 				assert.Equal(t, c.want, busy.Name)
 				return nil
 			}))
-		}, c.of...)
+		})
 	}
 }
 
@@ -221,10 +217,6 @@ func TestSecret_ErrorsTellNothingSecret(t *testing.T) {
 	t.Parallel()
 	key := guard.Key(secretKey)
 	for name, how := range map[string]func(e *eavesdropper, s *redistest.Server, g *guard.Guard){
-		"waited in vain": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
-			e.take(g)
-			e.fails(guard.ErrBusy, testenv.GuardOn(e.T, s.Client(e), e.options()...), key, guard.Wait(100*time.Millisecond))
-		},
 		"Redis is gone": func(e *eavesdropper, s *redistest.Server, g *guard.Guard) {
 			s.Kill()
 			e.fails(guard.ErrStore, g, key)
@@ -241,9 +233,6 @@ func TestSecret_ErrorsTellNothingSecret(t *testing.T) {
 		"another password": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
 			e.secrets = append(e.secrets, "PASSWORD")
 			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e, login), e.options()...), key)
-		},
-		"too few replicas": func(e *eavesdropper, s *redistest.Server, _ *guard.Guard) {
-			e.fails(guard.ErrStore, testenv.GuardOn(e.T, s.Client(e), e.options(guard.Replicas(1, 50*time.Millisecond))...), key)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,41 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 )
 
+// Readers beside readers, a writer alone, and three exports at a time for each tenant.
+func ExampleLimit() {
+	ctx, tenant := context.Background(), "acme"
+	g, _ := exampleGuard()
+	defer g.Close()
+	read := func(context.Context) error { fmt.Println("read"); return nil }
+	replace := func(context.Context) error { fmt.Println("replaced"); return nil }
+	export := func(context.Context) error { fmt.Println("exported"); return nil }
+
+	_ = g.WithLock(ctx, guard.Key("rates"), read, guard.Shared())                // beside other readers
+	_ = g.WithLock(ctx, guard.Key("rates"), replace)                             // alone, as any lock
+	_ = g.WithLock(ctx, guard.Keyf("export:%s", tenant), export, guard.Limit(3)) // three for a tenant
+	// Output:
+	// read
+	// replaced
+	// exported
+}
+
+// Readers work beside each other; a writer waits until they are out. A reader cannot become a
+// writer: it would wait for itself.
+func ExampleShared() {
+	g, _ := exampleGuard()
+	defer g.Close()
+	rates := guard.Key("rates")
+
+	reader := held(g, rates, guard.Shared())
+	fmt.Println(g.WithLock(context.Background(), rates, nothing, guard.Shared()))
+	fmt.Println(g.WithLock(context.Background(), rates, doesNotRun, guard.NoWait()))
+	fmt.Println(errors.Is(g.WithLock(reader.Context(), rates, doesNotRun), guard.ErrOption))
+	// Output:
+	// <nil>
+	// guard: lock is busy
+	// true
+}
+
 // A caller that does not want to wait learns the holder, and when to come back.
 func ExampleNoWait() {
 	g, _ := exampleGuard()
@@ -52,12 +87,12 @@ func ExampleWait() {
 	defer g.Close()
 	held(g, order)
 
-	err := g.WithLock(context.Background(), order, doesNotRun, guard.Wait(20*time.Millisecond))
-	fmt.Println(errors.Is(err, guard.ErrBusy), errors.Is(err, context.DeadlineExceeded))
-	impatient, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	err = g.WithLock(impatient, order, doesNotRun)
-	fmt.Println(errors.Is(err, guard.ErrBusy), errors.Is(err, context.DeadlineExceeded))
+	for _, wait := range []time.Duration{time.Millisecond, time.Minute} {
+		err := g.WithLock(ctx, order, doesNotRun, guard.Wait(wait))
+		fmt.Println(errors.Is(err, guard.ErrBusy), errors.Is(err, context.DeadlineExceeded))
+	}
 	// Output:
 	// true false
 	// true true

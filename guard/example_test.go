@@ -126,50 +126,21 @@ func ExampleGuard_Acquire() {
 	// guard: lock was released
 }
 
-// Shutdown refuses new work and waits for what runs. Work under a lease may go on to
-// take the locks that it needs to finish.
-func ExampleGuard_Shutdown() {
-	ctx := context.Background()
-	g, _ := exampleGuard()
-	lease := held(g, order)
-	down := make(chan error)
-	go func() { down <- g.Shutdown(ctx) }()
-	var err error
-	for err == nil { // Shutdown has not begun yet
-		err = g.WithLock(ctx, guard.Key("order:43"), nothing)
-	}
-	fmt.Println("new work:", errors.Is(err, guard.ErrClosed))
-	fmt.Println("under the lease:", g.WithLock(lease.Context(), guard.Key("stock:7"), nothing))
-	fmt.Println(lease.Release(ctx), <-down)
-	// Output:
-	// new work: true
-	// under the lease: <nil>
-	// <nil> <nil>
-}
-
-// A program with one Guard may set it once and lock from anywhere.
+// A program with one Guard may set it once and lock from anywhere. The Guard in the context comes before the default one:
+// the middleware packages put theirs there.
 func ExampleSetDefault() {
 	g, _ := exampleGuard()
 	defer g.Close()
+	ctx := context.Background()
+
+	fmt.Println(guard.WithLock(ctx, order, nothing))
+	fmt.Println(guard.WithLock(guard.WithGuard(ctx, g), order, nothing))
 	guard.SetDefault(g)
 	defer guard.SetDefault(nil)
-
-	fmt.Println(guard.WithLock(context.Background(), order, nothing))
-	// Output: <nil>
-}
-
-// The Guard in the context comes before the default one. The middleware packages put
-// theirs there.
-func ExampleWithGuard() {
-	g, _ := exampleGuard()
-	defer g.Close()
-
-	ctx := context.Background()
-	fmt.Println(guard.WithLock(ctx, order, nothing))
-	ctx = guard.WithGuard(ctx, g)
 	fmt.Println(guard.WithLock(ctx, order, nothing))
 	// Output:
 	// guard: no Guard: give one that New made, or put it into the context (WithGuard), or call SetDefault
+	// <nil>
 	// <nil>
 }
 
@@ -194,90 +165,80 @@ func ExampleDetach() {
 	// <nil>
 }
 
-// Code that must run under a lock can ask for it.
-func ExampleHeld() {
+// A transfer needs both accounts. Nested by hand in the order of the call, two transfers in
+// opposite directions wait for each other; WithLocks takes the accounts in one order.
+func ExampleGuard_WithLocks() {
 	ctx := context.Background()
 	g, _ := exampleGuard()
 	defer g.Close()
 
-	pay := func(ctx context.Context) error {
-		if _, ok := guard.Held(ctx, guard.Key("order:42")); !ok {
-			return errors.New("order 42 is not locked")
-		}
-		return charge(ctx, "42")
+	balance := map[string]int{"alice": 100, "bob": 100}
+	transfer := func(from, to string, amount int) error {
+		keys := []guard.KeyFunc{guard.Keyf("account:%s", from), guard.Keyf("account:%s", to)}
+		return g.WithLocks(ctx, keys, func(context.Context) error {
+			balance[from] -= amount
+			balance[to] += amount
+			return nil
+		})
 	}
-	fmt.Println(pay(ctx))
-	fmt.Println(g.WithLock(ctx, order, pay))
+	var all sync.WaitGroup
+	all.Go(func() { fmt.Println(transfer("alice", "bob", 30)) })
+	all.Go(func() { fmt.Println(transfer("bob", "alice", 10)) })
+	all.Wait()
+	fmt.Println(balance["alice"], balance["bob"])
 	// Output:
-	// order 42 is not locked
-	// charged order 42
+	// <nil>
+	// <nil>
+	// 80 120
+}
+
+// A million ids share 64 locks. Two ids may share one, so what needs both takes both at once.
+func ExampleStripe() {
+	account := func(id string) guard.KeyFunc { return guard.Stripe(64, guard.Keyf("account:%s", id)) }
+	keys := []guard.KeyFunc{account("alice"), account("bob")}
+	g, _ := exampleGuard()
+	defer g.Close()
+	fmt.Println(g.WithLocks(context.Background(), keys, func(ctx context.Context) error {
+		alice, _ := guard.Held(ctx, account("alice"))
+		fmt.Println(alice.Key())
+		return nil
+	}))
+	// Output:
+	// stripe:64:17
 	// <nil>
 }
 
-// row is an order in a store, with the highest fence that came with a read or a write.
-type row struct {
-	status string
-	fence  uint64
-}
-
-// claim is UPDATE orders SET fence = $1 WHERE id = 42 AND fence <= $1 RETURNING status.
-func (r *row) claim(fence uint64) (status string, err error) {
-	if fence < r.fence {
-		return "", errors.New("stale fence")
-	}
-	r.fence = fence
-	return r.status, nil
-}
-
-// write is UPDATE orders SET status = $2, fence = $1 WHERE id = 42 AND fence <= $1.
-func (r *row) write(status string, fence uint64) error {
-	if _, err := r.claim(fence); err != nil {
-		return err
-	}
-	r.status = status
-	return nil
-}
-
-// The lock passes on under work that does not notice in time. The next holder claims the row with its
-// fence when it reads the row, so the late write is refused, also if the next holder has not written
-// yet. In SQL, guardsql.Fence does this.
-func ExampleFence() {
-	ctx := context.Background()
-	g, store := exampleGuard()
+// Code that must run under a lock can ask for it. Each key of WithLocks has a lease, and a fence for what it stands for.
+func ExampleHeld() {
+	g, _ := exampleGuard()
 	defer g.Close()
-	var row row
 
-	_ = g.WithLock(ctx, order, func(late context.Context) error {
-		former, _ := guard.Fence(late)
-		_, _ = row.claim(former)
-		store.Drop("order:42") // as when Redis failed over and forgot the lock
-		return g.WithLock(ctx, order, func(ctx context.Context) error {
-			fence, _ := guard.Fence(ctx)
-			_, _ = row.claim(fence)
-			fmt.Println("late holder:", row.write("cancelled", former))
-			fmt.Println("next holder:", row.write("paid", fence))
-			return nil
-		})
-	}, guard.TTL(300*time.Millisecond))
-	fmt.Println(row.status)
-	// Output:
-	// late holder: stale fence
-	// next holder: <nil>
-	// paid
+	keys := []guard.KeyFunc{guard.Key("account:alice"), guard.Key("account:bob")}
+	_ = g.WithLocks(context.Background(), keys, func(ctx context.Context) error {
+		alice, _ := guard.Held(ctx, guard.Key("account:alice"))
+		bob, _ := guard.Held(ctx, guard.Key("account:bob"))
+		_, carol := guard.Held(ctx, guard.Key("account:carol"))
+		fmt.Println(alice.Fence() > 0, bob.Fence() > 0, carol)
+		return nil
+	})
+	// Output: true true false
 }
 
-// An HTTP API gets the fence in a header with each read and each write, and refuses smaller ones.
-func ExampleFence_header() {
-	get := func(ctx context.Context, url string) (*http.Response, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// An HTTP API gets the fence in a header with each read and each write, and refuses smaller ones. In SQL, guardsql.Fence does this.
+func ExampleFence() {
+	g, _ := exampleGuard()
+	defer g.Close()
+	_ = g.WithLock(context.Background(), order, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://stock/7", nil)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		fence, _ := guard.Fence(ctx)
 		req.Header.Set("Fencing-Token", strconv.FormatUint(fence, 10))
-		return http.DefaultClient.Do(req)
-	}
-	_ = get
+		fmt.Println(req.Header.Get("Fencing-Token") > "0")
+		return nil
+	})
+	// Output: true
 }
 
 // Before a step that cannot be undone, ask Redis instead of waiting for the next renewal.
@@ -332,12 +293,22 @@ func ExampleNew() {
 		guard.Wait(5*time.Second),               // the default of each call
 		guard.Replicas(1, 100*time.Millisecond), // a lock counts when a replica knows of it, too
 	)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(g.Close()) // nothing was sent: New does not ask Redis
-	// Output: <nil>
+	fmt.Println(err, g.Close()) // nothing was sent: New does not ask Redis
+	// Output: <nil> <nil>
+}
+
+// The Guard sends its commands by clients of its own.
+func ExampleOnClient() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer rdb.Close()
+
+	g, _ := guard.New(rdb, guard.OnClient(func(client redis.UniversalClient) {
+		fmt.Printf("%T\n", client) // or client.AddHook, or redisotel.InstrumentTracing(client)
+	}))
+	defer g.Close()
+	// Output:
+	// *redis.Client
+	// *redis.Client
 }
 
 // One of many instances runs the loop. When it ends or dies, another one does.
@@ -357,4 +328,51 @@ func ExampleGuard_Lead() {
 	// Output:
 	// order 1 was paid
 	// true
+}
+
+// A handler that locks in code: it passes ctx on, looks before the step that it cannot take back, and answers a loss
+// as an open outcome.
+func Example_lostLock() {
+	g, _ := exampleGuard()
+	defer g.Close()
+	reserve := func(context.Context, string) error { return nil }
+
+	_ = func(w http.ResponseWriter, r *http.Request) {
+		order := r.URL.Query().Get("order")
+		err := g.WithLock(r.Context(), guard.Keyf("order:%s", order), func(ctx context.Context) error {
+			if err := reserve(ctx, order); err != nil { // give ctx to each call
+				return err
+			}
+			if ctx.Err() != nil { // before a step that cannot be undone
+				return context.Cause(ctx)
+			}
+			return charge(ctx, order)
+		}, guard.Wait(2*time.Second))
+		switch {
+		case errors.Is(err, guard.ErrLost):
+			http.Error(w, "the outcome is not known", http.StatusInternalServerError)
+		case errors.Is(err, guard.ErrBusy):
+			http.Error(w, "try again", http.StatusConflict)
+		case err != nil:
+			http.Error(w, "try again later", http.StatusServiceUnavailable)
+		}
+	}
+}
+
+// On SIGTERM, first what brings work ends, then the Guard, then its client.
+func ExampleGuard_Shutdown() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	g, err := guard.New(rdb)
+	if err != nil {
+		panic(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Second}
+
+	stop, cancel := context.WithTimeout(context.Background(), 20*time.Second) // less than terminationGracePeriodSeconds
+	defer cancel()
+	_ = server.Shutdown(stop) // takes no new requests, and waits for those that run
+	_ = g.Shutdown(stop)      // takes no new locks, and waits until all are released
+	_ = rdb.Close()
+	fmt.Println(g.WithLock(context.Background(), order, doesNotRun))
+	// Output: guard: closed
 }

@@ -18,29 +18,34 @@ import (
 
 var errDone = errors.New("done")
 
-// A leader pauses after its term, so that another can win. An error of its own ends Lead.
+// A leader pauses after its term, also if MaxHold ended it, so that another can win. An error of its own ends Lead.
 func TestLead_ALeaderAloneStandsAgainAfterAPause(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		terms := 0
-		var end time.Time
-		assert.Same(t, errBoom, g.Lead(t.Context(), k, func(ctx context.Context) error {
-			lease, ok := guard.Held(ctx, guard.Key("k"))
-			require.True(t, ok)
-			require.NoError(t, lease.Err())
-			if terms++; terms > 1 {
-				assert.LessOrEqual(t, time.Since(end), time.Second)
-				assert.GreaterOrEqual(t, time.Since(end), 100*time.Millisecond)
-			}
-			end = time.Now()
-			if terms == 20 {
-				return errBoom
-			}
-			return nil
-		}, guard.NoWait(), guard.Name("n"), guard.Limit(1)))
-		assert.Equal(t, 20, terms)
-		assert.Equal(t, 0, g.s.Depth("k"))
-		assert.Equal(t, "n", g.r.Observations("HoldStart")[0].Lock.Name)
-	})
+	for _, maxHold := range []time.Duration{0, time.Second} {
+		bubble(t, func(t *testing.T, g *env) {
+			terms := 0
+			var end time.Time
+			assert.Same(t, errBoom, g.Lead(t.Context(), k, func(ctx context.Context) error {
+				lease, ok := guard.Held(ctx, guard.Key("k"))
+				require.True(t, ok)
+				require.NoError(t, lease.Err())
+				if terms++; terms > 1 {
+					assert.LessOrEqual(t, time.Since(end), time.Second)
+					assert.GreaterOrEqual(t, time.Since(end), 100*time.Millisecond)
+				}
+				if terms == 20 {
+					return errBoom
+				}
+				if maxHold > 0 {
+					<-ctx.Done()
+				}
+				end = time.Now()
+				return context.Cause(ctx)
+			}, guard.NoWait(), guard.Name("n"), guard.Limit(1), guard.MaxHold(maxHold)))
+			assert.Equal(t, 20, terms)
+			assert.Equal(t, 0, g.s.Depth("k"))
+			assert.Equal(t, "n", g.r.Observations("HoldStart")[0].Lock.Name)
+		})
+	}
 }
 
 func TestLead_ALostTermIsFollowedByAnotherWhateverItReturned(t *testing.T) {
@@ -80,25 +85,6 @@ func TestLead_PausesGrowWhileTheStoreIsDown(t *testing.T) {
 		for _, o := range waits[:failed] {
 			assert.ErrorIs(t, o.Wait.Err, guard.ErrStore)
 		}
-	})
-}
-
-func TestLead_MaxHoldIsATermOfOffice(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		terms := 0
-		var end time.Time
-		require.Same(t, errDone, g.Lead(t.Context(), k, func(ctx context.Context) error {
-			if terms++; terms == 20 {
-				return errDone
-			}
-			if terms > 1 {
-				assert.LessOrEqual(t, time.Since(end), time.Second, "it is no failure")
-			}
-			<-ctx.Done()
-			end = time.Now()
-			return context.Cause(ctx)
-		}, guard.MaxHold(time.Second)))
-		assert.Equal(t, 0, g.s.Depth("k"))
 	})
 }
 
@@ -187,7 +173,7 @@ func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
 				return g.Lead(t.Context(), guard.Key("fails"), func(ctx context.Context) error { return errors.Join(untilDone(ctx), errBoom) })
 			})
 			pausing := begin(func() error { return g.Lead(t.Context(), guard.Key("other"), nothing) })
-			candidate := begin(func() error { return g.Lead(t.Context(), k, never(t)) })
+			candidate := begin(func() error { return g.Lead(t.Context(), k, never(t), guard.NoWait()) }) // it waits all the same
 			begun := time.Now()
 			require.NoError(t, row.end(t.Context(), g.Guard))
 			err := <-fails
@@ -238,35 +224,5 @@ func TestLead_PausesAfterLossesGrow(t *testing.T) {
 		}, guard.TTL(time.Second)))
 		assert.Greater(t, pauses[10], 4*time.Second)
 		assert.Less(t, pauses[11], 250*time.Millisecond)
-	})
-}
-
-func TestLead_LeadersTakeTurnsInTheOrderOfTheQueue(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		ctx, cancel := context.WithCancel(t.Context())
-		order, inside, fence := "", 0, uint64(0)
-		var ended []chan error
-		for _, name := range []string{"a", "b", "c"} {
-			other := g.another()
-			ended = append(ended, begin(func() error {
-				return other.Lead(ctx, k, func(ctx context.Context) error {
-					inside++
-					assert.Equal(t, 1, inside)
-					was := fence
-					fence, _ = guard.Fence(ctx)
-					assert.Greater(t, fence, was, "the fence is the term")
-					order += name
-					_ = slowly(5 * time.Second)(ctx) // longer than the pause
-					inside--
-					return nil
-				}, guard.NoWait())
-			}))
-		}
-		time.Sleep(34 * time.Second)
-		cancel()
-		for _, ended := range ended {
-			require.ErrorIs(t, <-ended, context.Canceled, "they wait for their turn all the same")
-		}
-		assert.Equal(t, "abcabca", order)
 	})
 }

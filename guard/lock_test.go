@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -55,17 +54,6 @@ func TestLock_PanicAndGoexitReleaseAndGoOn(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestLock_ContextThatEndedBeforeAnyAnswerIsNotBusy(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(errBoom)
-		err := g.WithLock(ctx, k, never(t))
-		is(t, err, context.Canceled, guard.ErrBusy)
-		is(t, err, errBoom)
-		assert.Zero(t, g.s.Calls("acquire"))
-	})
 }
 
 // tagging is an Observer that adds its name to the context of a start, and reads the one of an end.
@@ -147,14 +135,12 @@ func TestWait_AndHoldAreDescribedToObservers(t *testing.T) {
 		l := <-waited
 		next.free(l)
 		synctest.Wait()
-		fence := outer.Fence()
 		var waits []guard.WaitResult
 		var holds []guard.HoldResult
-		for _, r := range []*guardtest.Recorder{g.r, next.r} {
-			for _, o := range r.Observations("WaitEnd") {
+		for _, o := range append(g.r.Observations("WaitEnd", "HoldStart", "HoldEnd"), next.r.Observations("WaitEnd", "HoldEnd")...) {
+			if o.Method == "WaitEnd" {
 				waits = append(waits, o.Wait)
-			}
-			for _, o := range r.Observations("HoldStart", "HoldEnd") {
+			} else {
 				holds = append(holds, o.Hold)
 			}
 		}
@@ -163,14 +149,13 @@ func TestWait_AndHoldAreDescribedToObservers(t *testing.T) {
 			{Outcome: guard.OutcomeAcquired, Depth: 2},
 			{Outcome: guard.OutcomeAcquired, Depth: 1, Elapsed: time.Second, Queued: true, Holder: "me"},
 		}, waits)
-		hold := func(fence uint64, depth int) guard.Hold { return guard.Hold{Fence: fence, Depth: depth} }
+		first, second := guard.Hold{Fence: outer.Fence(), Depth: 1}, guard.Hold{Fence: outer.Fence(), Depth: 2}
 		assert.Equal(t, []guard.HoldResult{
-			{Hold: hold(fence, 1)},
-			{Hold: hold(fence, 2)},
-			{Hold: hold(fence, 2), Outcome: guard.OutcomeReleased, Elapsed: time.Second},
-			{Hold: hold(fence, 1), Outcome: guard.OutcomeReleased, Elapsed: time.Second},
-			{Hold: hold(l.Fence(), 1)},
-			{Hold: hold(l.Fence(), 1), Outcome: guard.OutcomeReleased},
+			{Hold: first},
+			{Hold: second},
+			{Hold: second, Outcome: guard.OutcomeReleased, Elapsed: time.Second},
+			{Hold: first, Outcome: guard.OutcomeReleased, Elapsed: time.Second},
+			{Hold: guard.Hold{Fence: l.Fence(), Depth: 1}, Outcome: guard.OutcomeReleased},
 		}, holds)
 	})
 }
@@ -191,22 +176,10 @@ func TestReentry_ReleasedLeaseInAContextIsAnError(t *testing.T) {
 		assert.Equal(t, calls, g.s.Calls("acquire"))
 		_, held := guard.Held(left, guard.Key("k"))
 		assert.False(t, held)
-		require.NoError(t, g.WithLock(guard.Detach(left), k, nothing))
 		require.NoError(t, g.WithLock(left, guard.Key("other"), nothing))
-	})
-}
-
-func TestReentry_DetachDropsLeasesAndCancellation(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		type key struct{}
-		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
-		require.NoError(t, g.WithLock(ctx, k, func(ctx context.Context) error {
-			detached := guard.Detach(ctx)
-			cancel()
-			assert.Equal(t, "v", detached.Value(key{}))
-			require.ErrorIs(t, g.WithLock(detached, k, nothing, guard.NoWait()), guard.ErrBusy)
-			return detached.Err()
-		}))
+		detached := guard.Detach(canceled(withRequest(left, "kept")))
+		assert.Equal(t, "kept", requestOf(detached))
+		require.NoError(t, g.WithLock(detached, k, nothing))
 	})
 }
 
@@ -274,20 +247,10 @@ func TestLease_CheckAsksTheStore(t *testing.T) {
 	})
 }
 
-// A lease that ends while its Check gets no answer was lost.
-func TestLease_CheckUnderALeaseThatEnds(t *testing.T) {
+// The end of its context ends a Check that is not answered, and the lease stays. A lease that ends meanwhile was lost.
+func TestLease_CheckThatIsNotAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		l := g.take(guard.MaxHold(time.Second))
-		g.s.trouble(only("depth", silent), nil)
-		is(t, l.Check(t.Context()), guard.ErrMaxHold, guard.ErrStore)
-		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
-	})
-}
-
-// The end of its context ends a Check, and the lease stays.
-func TestLease_CheckEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		l := g.take()
+		l := g.take(guard.MaxHold(3 * time.Second))
 		g.s.trouble(only("depth", silent), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -295,8 +258,8 @@ func TestLease_CheckEndsWithItsContext(t *testing.T) {
 		begun := time.Now()
 		require.ErrorIs(t, l.Check(nil), guard.ErrStore) //nolint:staticcheck // it does not end
 		assert.Equal(t, 2*time.Second, time.Since(begun))
-		g.s.trouble(nil, nil)
-		g.free(l)
+		is(t, l.Check(t.Context()), guard.ErrMaxHold, guard.ErrStore)
+		require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
 	})
 }
 
@@ -304,20 +267,18 @@ func TestLease_CheckEndsWithItsContext(t *testing.T) {
 // of the work.
 func TestLease_ALaterReleaseHasTheResultOfTheFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		g.s.trouble(only("release", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }), nil)
+		g.s.trouble(only("release", slowly(slowRelease)), nil)
 		l := g.take()
 		time.Sleep(time.Second)
 		g.s.Drop("k")
-		first := begin(func() error { return l.Release(t.Context()) })
-		second := begin(func() error { return l.Release(t.Context()) })
-		third := begin(func() error { return l.Release(t.Context()) })
+		release := func() error { return l.Release(t.Context()) }
+		first, second, third := begin(release), begin(release), begin(release)
 		require.ErrorIs(t, l.Release(canceled(t.Context())), context.Canceled)
-		assert.Empty(t, second)
 		begun := time.Now()
 		for _, ended := range []chan error{first, second, third} {
 			require.ErrorIs(t, <-ended, guard.ErrLost)
 		}
-		assert.Equal(t, 100*time.Millisecond, time.Since(begun))
+		assert.Equal(t, slowRelease, time.Since(begun))
 		require.ErrorIs(t, l.Release(canceled(t.Context())), guard.ErrLost, "the result is known")
 
 		begun = time.Now()
@@ -326,7 +287,7 @@ func TestLease_ALaterReleaseHasTheResultOfTheFirst(t *testing.T) {
 			begin(func() error { return lease.Release(t.Context()) })
 			return nil
 		}))
-		assert.Equal(t, 100*time.Millisecond, time.Since(begun))
+		assert.Equal(t, slowRelease, time.Since(begun))
 	})
 }
 
@@ -339,31 +300,6 @@ func withRequest(ctx context.Context, id string) context.Context {
 func requestOf(ctx context.Context) string {
 	id, _ := ctx.Value(requestID{}).(string)
 	return id
-}
-
-// The holder of a key is named, also where the lock was handed over without Redis.
-func TestMetadata_OfEachCall(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		other := g.another()
-		first := g.acquire(withRequest(t.Context(), "first"), "k")
-		var waits sync.WaitGroup
-		for _, id := range []string{"second", ""} {
-			waits.Go(func() {
-				assert.NoError(t, g.WithLock(withRequest(t.Context(), id), guard.Keyf("%s", "k"), func(ctx context.Context) error {
-					assert.Equal(t, id, g.busy().Holder)
-					time.Sleep(time.Millisecond)
-					return nil
-				}))
-			})
-			synctest.Wait()
-		}
-		assert.Equal(t, "first", g.busy().Holder)
-		assert.Equal(t, "first", other.busy().Holder)
-		time.Sleep(time.Millisecond) // fences are of the clock
-		g.free(first)
-		waits.Wait()
-		assert.Len(t, g.r.Events(guard.EventHandover), 2)
-	}, guard.MetadataFunc(requestOf))
 }
 
 func TestMetadata_TheLaterMetadataCounts(t *testing.T) {
@@ -543,20 +479,13 @@ func apart(call func()) {
 // The holds of a Guard, the oldest first. Each reader of a claim has a time of its own, also in a Guard without an Observer.
 func TestHolds_AreThoseOfThisGuard(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		plain := testenv.GuardOnStore(t, g.s)
+		plain, begun := &env{testenv.GuardOnStore(t, g.s), t, g.s, nil}, time.Now()
 		assert.Empty(t, plain.Holds())
-		begun := time.Now()
-		take := func(key string, opts ...guard.LockOption) *guard.Lease {
-			l, err := plain.Acquire(t.Context(), guard.Key(key), opts...)
-			require.NoError(t, err)
-			return l
-		}
-		l, b, a := take("k", guard.Name("n")), take("b", guard.Shared()), take("a")
-		inner, err := plain.Acquire(l.Context(), k)
-		require.NoError(t, err)
-		next := begin(func() error { return plain.WithLock(t.Context(), k, nothing) })
+		l := plain.take(guard.Name("n"))
+		b, a := plain.acquire(t.Context(), "b", guard.Shared()), plain.acquire(t.Context(), "a")
+		inner, next := plain.inner(l), plain.later()
 		time.Sleep(2 * time.Millisecond)
-		reader := take("b", guard.Shared())
+		reader := plain.acquire(t.Context(), "b", guard.Shared())
 		all := plain.Holds()
 		assert.Equal(t, guard.HoldInfo{
 			Key: "k", Name: "n", Fence: l.Fence(), Since: begun, Deadline: l.Deadline(), Depth: 2, Waiting: 1,
@@ -568,7 +497,7 @@ func TestHolds_AreThoseOfThisGuard(t *testing.T) {
 		assert.Equal(t, "abkb", keys)
 		assert.Equal(t, 2*time.Millisecond, all[3].Since.Sub(all[1].Since))
 		g.free(inner, l, a, b, reader)
-		require.NoError(t, <-next)
+		g.free(<-next)
 		assert.Empty(t, plain.Holds())
 	})
 }

@@ -33,32 +33,16 @@ func inTrouble(t *testing.T, name string, test func(t *testing.T, g *env, ctx co
 	})
 }
 
-// steps are what WithLocks sends for the keys a, b, c and z, of which z is held.
+// steps are what WithLocks sends to take the keys a, b, c and z, of which z is held.
 var steps = []struct{ op, key string }{
 	{"depth", "z"},
 	{"acquire", "a"},
 	{"acquire", "b"},
 	{"acquire", "c"},
-	{"release", "c"},
-	{"release", "b"},
-	{"release", "a"},
-}
-
-func TestLocksFault_AReplyThatIsLostAtAnyStepIsMadeUpFor(t *testing.T) {
-	for _, step := range steps {
-		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *env, ctx context.Context) {
-			lost, ran := 0, 0
-			g.s.trouble(nil, times(2, step.op, step.key, func() error { lost++; return errReply }))
-			require.NoError(t, g.WithLocks(ctx, keysOf("c z b a"), func(context.Context) error { ran++; return nil }))
-			assert.Equal(t, 1, ran)
-			assert.Equal(t, 2, lost)
-			g.s.noneHeld(t, "a b c")
-		})
-	}
 }
 
 func TestLocksFault_AKeyThatIsNotAnsweredGivesTheOthersBack(t *testing.T) {
-	for _, step := range steps[:4] {
+	for _, step := range steps {
 		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *env, ctx context.Context) {
 			g.s.trouble(nil, times(1000, step.op, step.key, func() error { return errReply }))
 			err := g.WithLocks(ctx, keysOf("c z b a"), never(t))
@@ -70,7 +54,7 @@ func TestLocksFault_AKeyThatIsNotAnsweredGivesTheOthersBack(t *testing.T) {
 }
 
 func TestLocksFault_AContextThatEndsAtAnyStepTakesNothing(t *testing.T) {
-	for _, step := range steps[:4] {
+	for _, step := range steps {
 		for when, lost := range map[string]error{"sent": nil, "reply lost": errReply} {
 			inTrouble(t, step.op+" "+step.key+" "+when, func(t *testing.T, g *env, ctx context.Context) {
 				ctx, cancel := context.WithCancelCause(ctx)
@@ -86,7 +70,7 @@ func TestLocksFault_AContextThatEndsAtAnyStepTakesNothing(t *testing.T) {
 }
 
 func TestLocksFault_CloseAtAnyStepTakesNothing(t *testing.T) {
-	for _, step := range steps[:4] {
+	for _, step := range steps {
 		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *env, ctx context.Context) {
 			closed := make(chan error, 1)
 			g.s.trouble(times(1, step.op, step.key, func() error {
@@ -100,36 +84,14 @@ func TestLocksFault_CloseAtAnyStepTakesNothing(t *testing.T) {
 	}
 }
 
-func TestLocksFault_AKeyThatIsLostWhileAnotherIsWaitedForIsTheOnlyError(t *testing.T) {
-	for _, key := range []string{"a", "b", "z"} {
-		for _, opt := range []guard.LockOption{nil, guard.Wait(20 * time.Second)} {
-			bubble(t, func(t *testing.T, g *env) {
-				c, z := g.another().acquire(t.Context(), "c"), g.acquire(t.Context(), "z")
-				time.AfterFunc(time.Second, func() { g.s.Drop(key) })
-				err := g.WithLocks(z.Context(), keysOf("c z b a"), never(t), opt)
-				lostAlone(t, err, key)
-				synctest.Wait()
-				g.s.noneHeld(t, "a b")
-				ends := g.r.Observations("WaitEnd")
-				last := ends[len(ends)-1]
-				assert.Equal(t, guard.OutcomeCanceled, last.Wait.Outcome)
-				assert.Equal(t, err, last.Wait.Err)
-				_ = z.Release(t.Context())
-				g.free(c)
-			})
-		}
-	}
-}
-
-// A lock that is nested by hand, too, says that the outer one was lost, and nothing else.
+// A call under a lock that is lost returns that loss, and nothing else.
 func TestLocksFault_ANestedLockWhoseOuterLockIsLost(t *testing.T) {
 	for name, inner := range map[string]func(ctx context.Context, g *env) error{
 		"waits": func(ctx context.Context, g *env) error { return g.WithLock(ctx, guard.Key("taken"), nothing) },
-		"waits in the queue": func(ctx context.Context, g *env) error {
-			own := g.acquire(ctx, "own")
-			defer func() { _ = own.Release(ctx) }()
-			return g.WithLock(ctx, guard.Key("own in the queue"), nothing)
+		"waits for some time": func(ctx context.Context, g *env) error {
+			return g.WithLock(ctx, guard.Key("taken"), nothing, guard.Wait(time.Minute))
 		},
+		"waits for one of several": func(ctx context.Context, g *env) error { return g.WithLocks(ctx, keysOf("a outer taken"), nothing) },
 		"comes later": func(ctx context.Context, g *env) error {
 			<-ctx.Done()
 			return g.WithLock(ctx, guard.Key("free"), nothing)
@@ -146,15 +108,18 @@ func TestLocksFault_ANestedLockWhoseOuterLockIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, g *env) {
 				g.another().acquire(t.Context(), "taken")
-				g.acquire(t.Context(), "own in the queue")
 				outermost := g.acquire(t.Context(), "outermost")
 				err := g.WithLock(outermost.Context(), guard.Key("outer"), func(ctx context.Context) error {
 					time.AfterFunc(time.Second, func() { g.s.Drop("outer") })
 					err := inner(ctx, g)
 					lostAlone(t, err, "outer")
+					ends := g.r.Observations("WaitEnd")
+					assert.Equal(t, err, ends[len(ends)-1].Wait.Err)
 					return err
 				})
 				is(t, err, guard.ErrLost, guard.ErrBusy, context.Canceled)
+				synctest.Wait()
+				g.s.noneHeld(t, "a free")
 			})
 		})
 	}
@@ -226,23 +191,6 @@ func TestLocksFree_FreeKeysAreTakenAndGivenBackAtTheSameTime(t *testing.T) {
 	}
 }
 
-// A key that ctx holds is re-entered, and the others have claims of their own.
-func TestLocksFree_BesideAKeyThatIsHeld(t *testing.T) {
-	t.Parallel()
-	r := testenv.New(t, redistest.Start(t))
-	b, err := r.Acquire(t.Context(), guard.Key("b"))
-	require.NoError(t, err)
-	require.NoError(t, r.WithLocks(b.Context(), keysOf("a b c"), func(ctx context.Context) error {
-		for key, depth := range map[string]string{"a": "1", "b": "2", "c": "1"} {
-			l, held := guard.Held(ctx, guard.Key(key))
-			assert.True(t, held && l.Key() == key, key)
-			assert.Equal(t, depth, r.Depth(t, key), key)
-		}
-		return nil
-	}))
-	require.NoError(t, b.Release(t.Context()))
-}
-
 // An Observer fails when the first of several free keys was got: the others are given back, too.
 func TestLocksFree_AnObserverThatPanics(t *testing.T) {
 	t.Parallel()
@@ -254,19 +202,23 @@ func TestLocksFree_AnObserverThatPanics(t *testing.T) {
 	require.NoError(t, r.Shutdown(t.Context()))
 }
 
-// What comes after a key that is waited for is free for everybody meanwhile, and taken in order then.
+// What comes after a key that is waited for is free for everybody meanwhile, and taken in order then. A key that ctx holds
+// is re-entered, and the others have claims of their own.
 func TestLocksFree_NothingIsHeldAfterAKeyThatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Start(t), guard.StoreTimeout(time.Minute))
+	outer, err := r.Acquire(t.Context(), guard.Key("own"))
+	require.NoError(t, err)
 	for i, busy := range []string{"a", "b", "d"} {
 		free := r.TakenByAnother(t, busy)
 		done := testenv.InBackground(func() error {
-			return r.WithLocks(t.Context(), keysOf("a b c d"), func(ctx context.Context) error {
+			return r.WithLocks(outer.Context(), keysOf("a b c d own"), func(ctx context.Context) error {
 				assert.Equal(t, "abcd", heldOf(t, r, "abcd"))
-				for _, key := range []string{"a", "b", "c", "d"} {
+				for _, key := range []string{"a", "b", "c", "d", "own"} {
 					_, held := guard.Held(ctx, guard.Key(key))
 					assert.True(t, held, key)
 				}
+				assert.Equal(t, "2", r.Depth(t, "own"))
 				return nil
 			}, guard.MinHold(time.Millisecond))
 		})
@@ -276,6 +228,7 @@ func TestLocksFree_NothingIsHeldAfterAKeyThatIsWaitedFor(t *testing.T) {
 		free()
 		require.NoError(t, done(t))
 	}
+	require.NoError(t, outer.Release(t.Context()))
 }
 
 // A key that was got although one before it is busy is free when the call returns, however long its release takes.

@@ -14,8 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardstore"
-	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
 // raw is an Encoding that copies nothing.
@@ -27,25 +25,22 @@ var raw = guard.Encoding(
 // Callers of one process that get the result of one reply do not share its bytes.
 func TestOnce_ResultIsTheCallersOwn(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		other, end := g.another(), make(chan struct{})
+		end := make(chan struct{})
 		first := begin(func() error {
-			_, _, err := once(other, func(context.Context) ([]byte, error) { <-end; return []byte("receipt"), nil }, raw)
+			_, _, err := once(g.another(), func(context.Context) ([]byte, error) { <-end; return []byte("receipt"), nil }, raw)
 			return err
 		})
-		var waiting []chan error
-		for range 8 {
-			waiting = append(waiting, begin(func() error {
-				got, replayed, err := once(g, noRun[[]byte](t), raw)
-				assert.True(t, replayed)
-				assert.Equal(t, "receipt", string(got))
-				copy(got, "changed")
-				return err
-			}))
+		replay := func() error {
+			got, replayed, err := once(g, noRun[[]byte](t), raw)
+			assert.True(t, replayed)
+			assert.Equal(t, "receipt", string(got))
+			copy(got, "changed")
+			return err
 		}
+		second, third := begin(replay), begin(replay)
 		close(end)
-		require.NoError(t, <-first)
-		for _, w := range waiting {
-			require.NoError(t, <-w)
+		for _, ended := range []chan error{first, second, third} {
+			require.NoError(t, <-ended)
 		}
 	})
 }
@@ -205,32 +200,12 @@ func TestOnce_UndecodableRecordIsNotObservedAsReplayed(t *testing.T) {
 // Forget whose reply was lost is sent again. It does not delete the record that a call made meanwhile.
 func TestForget_ThatIsSentAgainLeavesANewerRecord(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		_, _, err := guard.Once(t.Context(), g.Guard, k, time.Hour, gives(1), guard.MaxResult(1), guard.Encoding(
-			func(any) ([]byte, error) { return []byte("too large"), nil }, json.Unmarshal))
-		require.NoError(t, err)
-		store := &forgetful{Store: g.s.Store, meanwhile: func() { g.another().runs(2) }}
-		operator, err := guard.NewWithStore(store)
-		require.NoError(t, err)
-		forgotten, err := operator.Forget(t.Context(), k)
+		other := g.another()
+		other.runs(1)
+		g.s.trouble(nil, times(1, "forget", "k", func() error { other.runs(2); return errReply }))
+		forgotten, err := g.Forget(t.Context(), k)
 		require.NoError(t, err)
 		assert.True(t, forgotten)
-		g.replays(2)
-		require.NoError(t, operator.Close())
+		other.replays(2)
 	})
-}
-
-// forgetful loses the first reply to Forget, and has something happen then.
-type forgetful struct {
-	*guardtest.Store
-	meanwhile func()
-}
-
-func (f *forgetful) Forget(ctx context.Context, r guardstore.Forget) (guardstore.ForgetStatus, error) {
-	status, err := f.Store.Forget(ctx, r)
-	if f.meanwhile != nil {
-		f.meanwhile()
-		f.meanwhile = nil
-		return 0, errReply
-	}
-	return status, err
 }

@@ -34,12 +34,16 @@ func once[T any](g *env, fn func(context.Context) (T, error), opts ...guard.Once
 	return guard.Once(g.t.Context(), g.Guard, k, time.Hour, fn, opts...)
 }
 
-// runs checks that Once runs its work, and gives the fence of an earlier beginning.
+// runs checks that Once runs its work, and gives the fence of an earlier beginning, also under another lock.
 func (g *env) runs(v int, opts ...guard.OnceOption) (earlier uint64) {
 	g.t.Helper()
 	got, replayed, err := once(g, func(ctx context.Context) (int, error) {
-		earlier, _ = guard.Interrupted(ctx)
-		return v, nil
+		return v, g.WithLock(ctx, guard.Key("inner"), func(ctx context.Context) error {
+			var ok bool
+			earlier, ok = guard.Interrupted(ctx)
+			assert.Equal(g.t, earlier > 0, ok)
+			return nil
+		})
 	}, opts...)
 	require.NoError(g.t, err)
 	assert.False(g.t, replayed)
@@ -74,11 +78,11 @@ func (g *env) refusal(want error, opts ...guard.OnceOption) error {
 func TestOnce_AResultIsReplayed(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		assert.Zero(t, g.runs(1))
+		asked, released := g.s.Calls("acquire"), g.s.Calls("release")
 		for range 4 {
 			g.replays(1)
 		}
-		assert.Equal(t, 5, g.s.Calls("acquire"), "a replay is one round trip")
-		assert.Equal(t, 1, g.s.Calls("release"))
+		assert.Equal(t, []int{asked + 4, released}, []int{g.s.Calls("acquire"), g.s.Calls("release")}, "a replay is one round trip")
 		time.Sleep(time.Hour)
 		assert.Zero(t, g.runs(2))
 		g.free(g.take())
@@ -142,18 +146,26 @@ func TestOnce_RefusalsAreEvents(t *testing.T) {
 	})
 }
 
-// A result is as long as it is encoded, and each Encoding is its own.
+// A result is as long as it is encoded. If it is too large, its caller has it all the same, and the event says why no other has.
 func TestOnce_MaxResultAndEncodingCount(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		hash := guard.Encoding(
 			func(v any) ([]byte, error) { return []byte(strings.Repeat("#", v.(int))), nil },
 			func(data []byte, v any) error { *v.(*int) = len(data); return nil },
 		)
-		g.runs(7, hash, guard.MaxResult(7))
-		g.replays(7, hash)
+		g.runs(64<<10, hash)
+		g.replays(64<<10, hash)
 		_, err := g.Forget(t.Context(), k)
 		require.NoError(t, err)
-		g.runs(8, hash, guard.MaxResult(7))
+		g.runs(64<<10+1, hash)
+		event := as[*guard.OnceError](t, g.r.Events(guard.EventNotKept)[0].Err)
+		_, fence := g.s.last("k")
+		g.refuses(guard.ErrNotKept, hash)
+		assert.Equal(t, guard.OnceError{Key: "k", Fence: fence, Err: event.Err}, *event)
+		assert.Contains(t, event.Error(), "it has 65537 bytes, MaxResult is 65536")
+		_, err = g.Forget(t.Context(), k)
+		require.NoError(t, err)
+		g.runs(7, hash, guard.MaxResult(6))
 		g.refuses(guard.ErrNotKept, hash)
 		require.NoError(t, errors.Join(checkOnce(time.Hour, guard.MaxResult(1)), checkOnce(time.Hour, guard.MaxResult(1<<20))))
 	})
@@ -243,21 +255,6 @@ func TestOnce_TheCallAfterUnfinishedWorkLearnsOfIt(t *testing.T) {
 	}
 }
 
-func TestOnce_EarlierUnderAnotherLock(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		fence := g.leaves("context")
-		_, _, err := once(g, func(ctx context.Context) (int, error) {
-			return 7, g.WithLock(ctx, guard.Key("inner"), func(ctx context.Context) error {
-				earlier, ok := guard.Interrupted(ctx)
-				assert.True(t, ok)
-				assert.Equal(t, fence, earlier)
-				return nil
-			})
-		})
-		require.NoError(t, err)
-	})
-}
-
 // Without Redis, FailOpen runs work without a lock: it has no record, and writes none for a lock around it.
 func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
@@ -283,26 +280,16 @@ func TestOnce_WithoutALockNothingIsRecorded(t *testing.T) {
 	})
 }
 
-// Redis is down when the work is done: the caller has the true result. Its release is repeated until the lock lapses.
+// Redis is down when the work is done: the caller has the true result. Its release is repeated.
 func TestOnce_RedisDownAfter(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		down := func() {
-			v, replayed, err := once(g, func(context.Context) (int, error) { g.s.Fail(errDown); return 7, nil }, guard.AtMostOnce(), guard.TTL(5*time.Second))
-			require.NoError(t, err)
-			assert.Equal(t, 7, v)
-			assert.False(t, replayed)
-		}
-		down()
+		v, replayed, err := once(g, func(context.Context) (int, error) { g.s.Fail(errDown); return 7, nil }, guard.AtMostOnce())
+		require.NoError(t, err)
+		assert.True(t, v == 7 && !replayed)
 		assert.NotEmpty(t, g.r.Events(guard.EventReleaseFailure))
 		g.s.Fail(nil)
 		time.Sleep(time.Second)
 		g.replays(7, guard.AtMostOnce())
-		_, err := g.Forget(t.Context(), k)
-		require.NoError(t, err)
-		down()
-		time.Sleep(time.Minute)
-		g.s.Fail(nil)
-		g.refuses(guard.ErrUnknownOutcome, guard.AtMostOnce())
 	})
 }
 
@@ -392,50 +379,48 @@ func TestOnce_BadArguments(t *testing.T) {
 		_, _, err = guard.Once(l.Context(), g.Guard, guard.Key("another"), time.Hour, gives(1))
 		require.NoError(t, err)
 		g.free(l)
-		_, _, err = once(g, func(ctx context.Context) (int, error) {
-			return 7, g.WithLock(ctx, k, func(context.Context) error {
-				assert.Equal(t, 2, g.s.Depth("k"))
-				return nil
-			}, guard.NoWait())
-		})
-		require.NoError(t, err, "re-entry under its own work")
-		g.replays(7)
 	})
 }
 
-// The caller that leaves, or runs out of time, leaves its work to be done and recorded.
-func TestDetached_WorkEndsWithItsLockOnly(t *testing.T) {
+// detached runs work of Once whose caller leaves as it begins.
+func (g *env) detached(ctx context.Context, work func(ctx context.Context) error, opts ...guard.OnceOption) error {
+	ctx, leave := context.WithCancel(ctx)
+	_, _, err := guard.Once(ctx, g.Guard, k, time.Hour, func(ctx context.Context) (int, error) {
+		leave()
+		return 1, work(ctx)
+	}, append(opts, guard.Detached())...)
+	return err
+}
+
+// Work whose caller left ends with its lock, or with the lock that it runs under. If it fails, that is known.
+func TestDetached_WorkEndsWithItsLocksOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		ctx, leave := context.WithTimeout(withRequest(t.Context(), "kept"), time.Minute)
-		v, _, err := guard.Once(ctx, g.Guard, k, time.Hour, func(work context.Context) (int, error) {
-			leave()
+		ctx, cancel := context.WithTimeout(withRequest(t.Context(), "kept"), time.Minute)
+		defer cancel()
+		g.s.Fail(errDown)
+		require.NoError(t, g.detached(ctx, func(work context.Context) error { return work.Err() }, guard.FailOpen()))
+		g.s.Fail(nil)
+		time.Sleep(time.Second) // it is known that there is an answer again
+		require.ErrorIs(t, g.detached(ctx, func(context.Context) error { return errBoom }), errBoom)
+		require.NoError(t, g.detached(ctx, func(work context.Context) error {
 			_, ends := work.Deadline()
 			assert.False(t, ends)
 			assert.Equal(t, "kept", requestOf(work))
-			return 1, work.Err()
-		}, guard.Detached())
-		require.NoError(t, err)
-		assert.Equal(t, 1, v)
+			return work.Err()
+		}, guard.AtMostOnce()))
 		g.replays(1)
 
-		_, _, err = guard.Once(t.Context(), g.Guard, guard.Key("lost"), time.Hour, func(work context.Context) (int, error) {
-			g.s.Drop("lost")
-			return 0, untilDone(work)
-		}, guard.Detached())
-		assert.ErrorIs(t, err, guard.ErrLost)
-	})
-}
-
-// A failure belongs to the work, also when the caller has left: it is known, and leaves no record.
-func TestDetached_FailureAfterTheCallerLeftIsKnown(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		ctx, leave := context.WithCancel(t.Context())
-		_, _, err := guard.Once(ctx, g.Guard, k, time.Hour, func(context.Context) (int, error) {
-			leave()
-			return 0, errBoom
-		}, guard.Detached())
-		assert.ErrorIs(t, err, errBoom)
-		assert.Zero(t, g.runs(1, guard.AtMostOnce()))
+		_, err := g.Forget(t.Context(), k)
+		require.NoError(t, err)
+		lose := func(key string) func(context.Context) error {
+			return func(work context.Context) error {
+				g.s.Drop(key)
+				<-work.Done()
+				return context.Cause(work)
+			}
+		}
+		require.ErrorIs(t, g.detached(ctx, lose("k")), guard.ErrLost)
+		require.ErrorIs(t, g.WithLock(ctx, guard.Key("outer"), func(ctx context.Context) error { return g.detached(ctx, lose("outer")) }), guard.ErrLost)
 	})
 }
 
@@ -449,59 +434,22 @@ func TestDetached_TheWaitEndsWithTheCaller(t *testing.T) {
 	})
 }
 
-// Work under another lock ends with that lock.
-func TestDetached_UnderAnotherLock(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		err := g.WithLock(t.Context(), guard.Key("outer"), func(outer context.Context) error {
-			_, _, err := guard.Once(outer, g.Guard, k, time.Hour, func(work context.Context) (int, error) {
-				g.s.Drop("outer")
-				return 0, untilDone(work)
-			}, guard.Detached())
-			return err
-		})
-		assert.ErrorIs(t, err, guard.ErrLost)
-	})
-}
-
-// Without Redis, work that FailOpen lets run ends with nothing.
-func TestDetached_FailOpen(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		g.s.Fail(errBoom)
-		ctx, leave := context.WithCancel(t.Context())
-		_, _, err := guard.Once(ctx, g.Guard, k, time.Hour, func(work context.Context) (int, error) {
-			leave()
-			return 0, work.Err()
-		}, guard.Detached(), guard.FailOpen())
-		assert.NoError(t, err)
-		g.s.Fail(nil)
-	})
-}
-
 // A value under the record's name that is no record is an error of its own: the work does not run, and no lock is taken.
 func TestOnce_DamagedRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Shared(t))
-	record, key := testenv.LockOf(t.Name())+":once", guard.Key(t.Name())
-	refused := func(what string) {
-		_, replayed, err := guard.Once(t.Context(), r.Guard, key, time.Minute, noRun[int](t), guard.FailOpen())
-		damaged := as[*guard.OnceError](t, err)
-		require.ErrorIs(t, err, guard.ErrDamagedRecord, what)
-		is(t, err, guard.ErrUnknownOutcome, guard.ErrStore)
-		assert.False(t, replayed)
-		assert.Equal(t, "idempotency_record_damaged", damaged.ErrorType())
-		assert.Equal(t, `guard: once: an earlier call began, and nobody knows how it ended: its record in Redis is damaged`, err.Error())
-		require.NoError(t, r.WithLock(t.Context(), key, nothing, guard.NoWait()), "nothing was taken")
-	}
-	require.NoError(t, r.Direct.Set(t.Context(), record, "theirs", 0).Err())
-	refused("a text")
+	key := guard.Key(t.Name())
+	require.NoError(t, r.Direct.Set(t.Context(), testenv.LockOf(t.Name())+":once", "theirs", 0).Err())
+	_, replayed, err := guard.Once(t.Context(), r.Guard, key, time.Minute, noRun[int](t), guard.FailOpen())
+	assert.False(t, replayed)
+	is(t, err, guard.ErrDamagedRecord, guard.ErrStore)
+	require.ErrorIs(t, err, guard.ErrUnknownOutcome)
+	assert.Equal(t, "idempotency_record_damaged", as[*guard.OnceError](t, err).ErrorType())
+	require.EqualError(t, err, `guard: once: an earlier call began, and nobody knows how it ended: its record in Redis is damaged`)
+	require.NoError(t, r.WithLock(t.Context(), key, nothing, guard.NoWait()), "nothing was taken")
 	forgotten, err := r.Forget(t.Context(), key)
 	require.NoError(t, err)
 	assert.True(t, forgotten)
-	require.NoError(t, r.Direct.RPush(t.Context(), record, "theirs").Err())
-	refused("a list")
-	_, err = r.Forget(t.Context(), key)
-	require.ErrorIs(t, err, guard.ErrStore, "a list is not deleted")
-	require.NoError(t, r.Direct.Del(t.Context(), record).Err())
 }
 
 // With memory full, no work begins, and nothing stays of the attempt. A result is kept all the same.
@@ -509,41 +457,25 @@ func TestOnce_MemoryFull(t *testing.T) {
 	t.Parallel()
 	r := testenv.New(t, redistest.Start(t))
 	full := func(most string) { require.NoError(t, r.Direct.ConfigSet(t.Context(), "maxmemory", most).Err()) }
-	try := func(key string, fn func(context.Context) (int, error)) (int, bool, error) {
-		return guard.Once(t.Context(), r.Guard, guard.Key(key), time.Minute, fn, guard.AtMostOnce())
+	try := func(key string, fn func(context.Context) (int, error)) (replayed bool, err error) {
+		_, replayed, err = guard.Once(t.Context(), r.Guard, guard.Key(key), time.Minute, fn, guard.AtMostOnce())
+		return replayed, err
 	}
-	_, _, err := try("before", func(context.Context) (int, error) { full("1"); return 7, nil })
+	_, err := try("before", func(context.Context) (int, error) { full("1"); return 7, nil })
 	require.NoError(t, err)
-	v, replayed, err := try("before", noRun[int](t))
+	replayed, err := try("before", noRun[int](t))
 	require.NoError(t, err, "the result was kept, and is read")
 	assert.True(t, replayed)
-	assert.Equal(t, 7, v)
-	_, _, err = try("after", noRun[int](t))
+	_, err = try("after", noRun[int](t))
 	require.ErrorIs(t, err, guard.ErrStore)
 	full("0")
-	_, replayed, err = try("after", gives(8))
+	replayed, err = try("after", gives(8))
 	require.NoError(t, err)
 	assert.False(t, replayed)
 	for _, key := range []string{"before", "after"} {
 		_, err = r.Forget(t.Context(), guard.Key(key))
 		require.NoError(t, err)
 	}
-}
-
-func TestOnce_AResultThatIsTooLargeIsNotKept(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		large := strings.Repeat("x", 64<<10)
-		v, replayed, err := once(g, gives(large))
-		require.NoError(t, err)
-		assert.True(t, v == large && !replayed, "the first caller has its value")
-		events := g.r.Events(guard.EventNotKept)
-		require.Len(t, events, 1)
-		event := as[*guard.OnceError](t, events[0].Err)
-		_, fence := g.s.last("k")
-		assert.Equal(t, guard.OnceError{Key: "k", Fence: fence, Err: event.Err}, *event)
-		assert.Contains(t, event.Error(), "it has 65538 bytes, MaxResult is 65536")
-		g.refuses(guard.ErrNotKept)
-	})
 }
 
 func TestOnce_AnotherInputIsRefused(t *testing.T) {
@@ -555,19 +487,11 @@ func TestOnce_AnotherInputIsRefused(t *testing.T) {
 			}
 			return guard.Fingerprint(all...)
 		}
-		other := g.another()
-		_, _, err := once(g, func(context.Context) (int, error) {
-			start := time.Now()
-			g.refuses(guard.ErrOtherInput, input("ab", "c"))
-			other.refuses(guard.ErrOtherInput, input("ab", "c"))
-			assert.Less(t, time.Since(start), time.Second, "no caller waits for it")
-			return 7, nil
-		}, input("a", "bc"))
-		require.NoError(t, err)
+		g.runs(7, input("a", "bc"))
 		for _, parts := range [][]string{{"ab", "c"}, {"abc"}, {"a", "bc", ""}, {}, {"a", "bd"}} {
-			other.refuses(guard.ErrOtherInput, input(parts...))
+			g.refuses(guard.ErrOtherInput, input(parts...))
 		}
-		other.replays(7, input("a", "bc"))
+		g.replays(7, input("a", "bc"))
 	})
 }
 
