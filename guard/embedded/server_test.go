@@ -31,7 +31,6 @@ func TestServer_KeysAgeInRealTime(t *testing.T) {
 	const ttl, resolution = 10 * time.Second, 2 * time.Millisecond
 	begun := time.Now()
 	require.NoError(t, rdb.Set(ctx, "ends", "v", 300*time.Millisecond).Err())
-	require.NoError(t, rdb.Set(ctx, "renewed", "v", ttl).Err())
 	require.NoError(t, rdb.Set(ctx, "stays", "v", ttl).Err())
 	set := time.Now()
 	var load sync.WaitGroup
@@ -39,9 +38,7 @@ func TestServer_KeysAgeInRealTime(t *testing.T) {
 		load.Go(func() {
 			for time.Since(begun) < 700*time.Millisecond {
 				c := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, PoolSize: 1})
-				n, err := renew.Run(ctx, c, []string{"renewed"}, ttl.Milliseconds()).Int()
-				assert.Equal(t, 1, n, "the key is gone")
-				assert.NoError(t, errors.Join(err, c.Close()))
+				assert.NoError(t, errors.Join(renew.Run(ctx, c, []string{"other"}, ttl.Milliseconds()).Err(), c.Close()))
 			}
 		})
 	}

@@ -29,11 +29,9 @@ func TestFormats_OnlySoManyFormatsBecomeNames(t *testing.T) {
 		callers.Go(func() {
 			for i := range 2 * keyformat.MaxNames {
 				assert.Empty(t, formats.Name(fmt.Sprintf("order:%d", i)))
-				format := fmt.Sprintf("tenant%d:%%d", i)
-				if name := formats.Name(format); name != "" {
+				if name := formats.Name(fmt.Sprintf("tenant%d:%%d", i)); name != "" {
 					named.Add(1)
 					assert.Equal(t, fmt.Sprintf("tenant%d:*", i), name)
-					assert.Equal(t, name, formats.Name(format))
 				}
 			}
 		})

@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func TestDo_RepeatsUntilAnAnswer(t *testing.T) {
 		err      error
 		inDoubt  bool
 		least    time.Duration
-		most     time.Duration // 0 = timeout
+		most     time.Duration // 0 = as long as it lasts
 		reported int
 	}{
 		"at once":                 {map[int]error{1: nil}, 0, false, 1, nil, false, 0, ms, 0},
@@ -110,15 +111,7 @@ func TestDo_RepeatsUntilAnAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scripted(t, test.answers, func(t *testing.T, s *script) {
-				begun := clock.Now()
-				most := max(test.most, test.lasts)
-				if most == 0 {
-					most = timeout
-				}
-				lasts := test.lasts
-				if lasts == 0 {
-					lasts = timeout
-				}
+				begun, lasts := clock.Now(), cmp.Or(test.lasts, timeout)
 				got, err := s.do(t.Context(), retry.Call{For: lasts, RepeatRefused: test.repeat})
 				if test.err == nil {
 					require.NoError(t, err)
@@ -131,7 +124,7 @@ func TestDo_RepeatsUntilAnAnswer(t *testing.T) {
 				assert.Equal(t, test.inDoubt, got.InDoubt)
 				assert.Equal(t, s.sent[len(s.sent)-1], got.Sent)
 				assert.GreaterOrEqual(t, clock.Now().Sub(begun), test.least)
-				assert.LessOrEqual(t, clock.Now().Sub(begun), most)
+				assert.LessOrEqual(t, clock.Now().Sub(begun), cmp.Or(test.most, lasts))
 				assert.Len(t, s.failures, test.reported)
 			})
 		})
