@@ -22,56 +22,33 @@ import (
 
 func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 	cause := errors.New("cause")
+	type errs = []error
 	for _, c := range []struct {
 		err        error
 		kind, text string
-		is         []error
+		is         errs
 	}{
-		{&guard.BusyError{Key: "secret", Holder: "secret"}, "lock_busy", `lock is busy`, []error{guard.ErrBusy}},
-		{&guard.BusyError{Name: "n", Waited: time.Second}, "lock_wait_timeout", `lock "n" is busy, waited 1s`, []error{guard.ErrBusy}},
-		{&guard.BusyError{Waited: time.Second, Limit: 3}, "lock_full", `lock is busy, waited 1s`, []error{guard.ErrBusy}},
-		{
-			&guard.BusyError{Waited: time.Second, HeldOver: true}, "lock_held_over", `lock is kept after its work: its MinHold has not passed`,
-			[]error{guard.ErrBusy},
-		},
-		{
-			&guard.BusyError{Name: "n", Err: context.Canceled}, "canceled", `lock "n" is busy, gave up after 0s: context canceled`,
-			[]error{guard.ErrBusy, context.Canceled},
-		},
-		{
-			&guard.BusyError{Err: context.DeadlineExceeded}, "deadline_exceeded", `lock is busy, gave up after 0s: context deadline exceeded`,
-			[]error{guard.ErrBusy, context.DeadlineExceeded},
-		},
-		{&guard.LostError{Key: "secret", Cause: cause}, "lock_lost", `lock was lost: cause`, []error{guard.ErrLost, cause}},
-		{&guard.LostError{Cause: guard.ErrMaxHold}, "lock_max_hold", `lock was lost: guard: MaxHold is used up`, []error{guard.ErrLost, guard.ErrMaxHold}},
-		{&guard.LostError{Name: "n", Cause: guard.ErrReleased}, "lock_released", `lock "n" was released`, []error{guard.ErrLost, guard.ErrReleased}},
-		{&guard.LostError{Cause: guard.ErrRevoked}, "lock_revoked", `lock was lost: guard: lock was revoked`, []error{guard.ErrLost, guard.ErrRevoked}},
-		{&guard.LostError{Cause: guard.ErrClosed}, "lock_lost", `lock was lost: guard: closed`, []error{guard.ErrLost, guard.ErrClosed}},
-		{
-			&guard.StoreError{Op: "renew", Name: "n", Key: "secret", Err: cause}, "lock_store_unavailable",
-			`lock store is unavailable: renew of lock "n": cause`,
-			[]error{guard.ErrStore, cause},
-		},
-		{&guard.StoreError{Op: "ping", Err: cause}, "lock_store_unavailable", `lock store is unavailable: ping: cause`, []error{guard.ErrStore, cause}},
-		{&guard.KeyError{Key: "secret", Reason: "empty", Err: cause}, "lock_key_invalid", `invalid lock key: empty: cause`, []error{guard.ErrKey, cause}},
-		{
-			&guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrOtherInput}, "idempotency_key_reused",
-			`once "n": the key was used with another input`,
-			[]error{guard.ErrOtherInput},
-		},
-		{
-			&guard.OnceError{Err: guard.ErrUnknownOutcome}, "idempotency_outcome_unknown",
-			`once: an earlier call began, and nobody knows how it ended`,
-			[]error{guard.ErrUnknownOutcome},
-		},
-		{&guard.OptionError{Option: "TTL", Reason: "is bad"}, "option_invalid", `TTL is bad`, []error{guard.ErrOption}},
+		{&guard.BusyError{Key: "secret", Holder: "secret"}, "lock_busy", `lock is busy`, errs{guard.ErrBusy}},
+		{&guard.BusyError{Name: "n", Waited: time.Second}, "lock_wait_timeout", `lock "n" is busy, waited 1s`, errs{guard.ErrBusy}},
+		{&guard.BusyError{Waited: time.Second, Limit: 3}, "lock_full", `lock is busy, waited 1s`, errs{guard.ErrBusy}},
+		{&guard.BusyError{Waited: time.Second, HeldOver: true}, "lock_held_over", `lock is kept after its work: its MinHold has not passed`, errs{guard.ErrBusy}},
+		{&guard.BusyError{Name: "n", Err: context.Canceled}, "canceled", `lock "n" is busy, gave up after 0s: context canceled`, errs{guard.ErrBusy, context.Canceled}},
+		{&guard.BusyError{Err: context.DeadlineExceeded}, "deadline_exceeded", `lock is busy, gave up after 0s: context deadline exceeded`, errs{guard.ErrBusy, context.DeadlineExceeded}},
+		{&guard.LostError{Key: "secret", Cause: cause}, "lock_lost", `lock was lost: cause`, errs{guard.ErrLost, cause}},
+		{&guard.LostError{Cause: guard.ErrMaxHold}, "lock_max_hold", `lock was lost: guard: MaxHold is used up`, errs{guard.ErrLost, guard.ErrMaxHold}},
+		{&guard.LostError{Name: "n", Cause: guard.ErrReleased}, "lock_released", `lock "n" was released`, errs{guard.ErrLost, guard.ErrReleased}},
+		{&guard.LostError{Cause: guard.ErrRevoked}, "lock_revoked", `lock was lost: guard: lock was revoked`, errs{guard.ErrLost, guard.ErrRevoked}},
+		{&guard.LostError{Cause: guard.ErrClosed}, "lock_lost", `lock was lost: guard: closed`, errs{guard.ErrLost, guard.ErrClosed}},
+		{&guard.StoreError{Op: "renew", Name: "n", Key: "secret", Err: cause}, "lock_store_unavailable", `lock store is unavailable: renew of lock "n": cause`, errs{guard.ErrStore, cause}},
+		{&guard.StoreError{Op: "ping", Err: cause}, "lock_store_unavailable", `lock store is unavailable: ping: cause`, errs{guard.ErrStore, cause}},
+		{&guard.KeyError{Key: "secret", Reason: "empty", Err: cause}, "lock_key_invalid", `invalid lock key: empty: cause`, errs{guard.ErrKey, cause}},
+		{&guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrOtherInput}, "idempotency_key_reused", `once "n": the key was used with another input`, errs{guard.ErrOtherInput}},
+		{&guard.OnceError{Err: guard.ErrUnknownOutcome}, "idempotency_outcome_unknown", `once: an earlier call began, and nobody knows how it ended`, errs{guard.ErrUnknownOutcome}},
+		{&guard.OptionError{Option: "TTL", Reason: "is bad"}, "option_invalid", `TTL is bad`, errs{guard.ErrOption}},
 		{guard.ErrBusy, "lock_busy", `lock is busy`, nil},
 		{guard.ErrClosed, "shutting_down", `closed`, nil},
 	} {
-		assert.Equal(t, c.kind, as[interface {
-			error
-			ErrorType() string
-		}](t, c.err).ErrorType())
+		assert.Equal(t, c.kind, c.err.(interface{ ErrorType() string }).ErrorType())
 		assert.Equal(t, "guard: "+c.text, c.err.Error())
 		for _, target := range append(c.is, guard.ErrBusy, guard.ErrLost, guard.ErrStore, guard.ErrKey, guard.ErrOption, cause) {
 			assert.Equal(t, slices.Contains(append(c.is, c.err), target), errors.Is(c.err, target), "%v is %v", c.err, target)

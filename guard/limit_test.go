@@ -21,6 +21,7 @@ func TestLimit_AtMostNAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		three := []guard.LockOption{guard.Limit(3), guard.Metadata("export")}
 		a, b, c := g.take(three...), g.take(three...), g.take(three...)
+		assert.Equal(t, guard.Lock{Key: "k", Limit: 3}, g.r.Observations("HoldStart")[2].Lock)
 		assert.EqualValues(t, 3, guardhook.Limit(a))
 		busy := g.busy(three...)
 		assert.EqualValues(t, 3, busy.Limit)
@@ -115,17 +116,6 @@ func TestLimit_HeldSeesExclusiveLeasesOnly(t *testing.T) {
 		assert.False(t, held, "it was released")
 		assert.Equal(t, []*guard.Lease{outer}, slices.Collect(guard.ExclusiveLeases(inner.Context())), "held or not")
 	})
-}
-
-func TestLimit_ObserversLearnTheMode(t *testing.T) {
-	for limit, opt := range map[guardstore.Limit]guard.LockOption{guardstore.Unlimited: guard.Shared(), 3: guard.Limit(3), 0: guard.Limit(1)} {
-		bubble(t, func(t *testing.T, g *env) {
-			g.free(g.take(opt))
-			for _, o := range g.r.Observations() {
-				assert.Equal(t, guard.Lock{Key: "k", Limit: limit}, o.Lock)
-			}
-		})
-	}
 }
 
 // readers takes k as n readers at once, each of which must get it at once.
