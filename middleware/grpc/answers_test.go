@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/guard"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
 	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
+	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 )
 
 var errOwn = status.Error(codes.FailedPrecondition, "paid already")
@@ -31,8 +32,6 @@ type want struct {
 
 var (
 	isBusy   = want{codes.Aborted, "LOCK_BUSY", "later", guard.ErrBusy}
-	waited   = want{codes.Aborted, "LOCK_WAIT_TIMEOUT", "later", guard.ErrBusy}
-	isFull   = want{codes.ResourceExhausted, "LOCK_FULL", "later", guard.ErrBusy}
 	isDown   = want{codes.Unavailable, "LOCK_STORE_UNAVAILABLE", "later", guard.ErrStore}
 	isClosed = want{codes.Unavailable, "SHUTTING_DOWN", "later", guard.ErrClosed}
 	isLost   = want{codes.Unknown, "LOCK_LOST", "-1", guard.ErrLost}
@@ -65,14 +64,12 @@ func keyed(err error) guardgrpc.Rule {
 	return guardgrpc.LockFunc(func(context.Context, any) (string, error) { return "", err })
 }
 
-func held(opts ...guard.LockOption) func(*testing.T, bench) {
-	return func(t *testing.T, b bench) { b.hold(t, "order:7", opts...) }
-}
+func held(t *testing.T, b bench) { b.Hold(t, "order:7") }
 
 // lose is a handler that loses its lock and returns an error, or a response.
 func lose(err error) func(context.Context, bench) (any, error) {
 	return func(ctx context.Context, b bench) (any, error) {
-		b.store.Drop("order:7")
+		b.Store.Drop("order:7")
 		if err == nil {
 			return newResponse("late"), nil // its context ignored
 		}
@@ -92,25 +89,16 @@ var answers = map[string]struct {
 	"own error": {pays(), nil, func(context.Context, bench) (any, error) { return nil, errOwn }, isOwn},
 	"panic":     {pays(), nil, func(context.Context, bench) (any, error) { panic("own") }, want{code: codes.Internal}},
 
-	"busy":                          {pays(guard.NoWait()), held(), nil, isBusy},
-	"busy for longer than it waits": {pays(guard.Wait(time.Millisecond)), held(), nil, waited},
-	"a full limit": {pays(guard.NoWait(), guard.Limit(2)), func(t *testing.T, b bench) {
-		held(guard.Limit(2))(t, b)
-		held(guard.Limit(2))(t, b)
-	}, nil, isFull},
-
-	"store down": {pays(), func(_ *testing.T, b bench) { b.store.Fail(errors.New("secret: down")) }, nil, isDown},
+	"busy":       {pays(guard.NoWait()), held, nil, isBusy},
+	"store down": {pays(), func(_ *testing.T, b bench) { b.Store.Fail(errors.New("secret: down")) }, nil, isDown},
 	"closed":     {pays(), func(t *testing.T, b bench) { require.NoError(t, b.Close()) }, nil, isClosed},
 
 	"lost, and its context ignored":          {pays(), nil, lose(nil), isLost},
-	"lost, and the error of its context":     {pays(), nil, lose(context.Canceled), isLost},
 	"lost, and an error that clients repeat": {pays(), nil, lose(status.Error(codes.Unavailable, "bank is down")), isLost},
 
-	"key function without a status":           {keyed(errors.New("secret")), nil, nil, isFault},
-	"key function with a status":              {keyed(status.Error(codes.Unauthenticated, "sign in")), nil, nil, want{code: codes.Unauthenticated, is: guard.ErrKey}},
-	"key function with a status of success":   {keyed(okError{}), nil, nil, isFault},
-	"template with a field that there is not": {guardgrpc.Lock("{oder_id}"), nil, nil, isFault},
-	"template without its metadata":           {guardgrpc.Lock("{metadata:x-tenant}"), nil, nil, want{codes.InvalidArgument, "LOCK_KEY_INVALID", "", guard.ErrKey}},
+	"key function without a status":         {keyed(errors.New("secret")), nil, nil, isFault},
+	"key function with a status":            {keyed(status.Error(codes.Unauthenticated, "sign in")), nil, nil, want{code: codes.Unauthenticated, is: guard.ErrKey}},
+	"key function with a status of success": {keyed(okError{}), nil, nil, isFault},
 
 	"skipped": {pays().Unlocked(nil).Unlocked(func(_ context.Context, req any) bool { return req != nil }), nil, func(ctx context.Context, _ bench) (any, error) {
 		if _, held := guard.FromContext(ctx); held {
@@ -122,14 +110,8 @@ var answers = map[string]struct {
 		return nil, errOwn
 	}, isOwn},
 	"OnError": {
-		pays(guard.NoWait()).OnError(func(_ context.Context, err error) error { return errors.Join(errOwn, err) }), held(),
-		nil,
+		pays(guard.NoWait()).OnError(func(_ context.Context, err error) error { return errors.Join(errOwn, err) }), held, nil,
 		want{code: codes.FailedPrecondition, is: guard.ErrBusy},
-	},
-	"OnError, and no error": {
-		pays().OnError(func(context.Context, error) error { return errOwn }), nil,
-		func(ctx context.Context, _ bench) (any, error) { return keyOf(ctx, nil) },
-		want{},
 	},
 	"OnError that makes it a success": {pays().OnError(func(context.Context, error) error { return nil }), nil, lose(nil), isLost},
 }
@@ -144,7 +126,7 @@ func TestAnswers_StatusOfEachError(t *testing.T) {
 	for name, row := range answers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := adaptertest.NewBench(t)
 			if row.given != nil {
 				row.given(t, b)
 			}
@@ -167,49 +149,28 @@ func TestAnswers_StatusOfEachError(t *testing.T) {
 				assert.ErrorIs(t, seen, row.want.is)
 			}
 			if row.given == nil && row.want != isLost {
-				b.hold(t, "order:7", guard.NoWait()) // it is free
+				b.Hold(t, "order:7", guard.NoWait()) // it is free
 			}
 		})
 	}
 }
 
-// waits signals that a call begins to wait for a lock.
-type waits struct {
-	guard.NopObserver
-	begun chan struct{}
-}
-
-func (w *waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
-	w.begun <- struct{}{}
-	return ctx
-}
-
-// The client is answered what its own context ended by, and its place in the queue is free.
+// The client that leaves is answered, and its place in the queue is free.
 func TestAnswers_CallerThatIsGoneWaitsNoLonger(t *testing.T) {
 	t.Parallel()
-	for _, code := range []codes.Code{codes.DeadlineExceeded, codes.Canceled} {
-		waiting := &waits{begun: make(chan struct{}, 10)}
-		b := newBench(t, guard.Wait(time.Hour), guard.Observe(waiting))
-		held := b.hold(t, "order:7")
-		<-waiting.begun
-		shop := newShop(t, b.Guard, guardgrpc.Methods{pay: pays()}, &service{pay: keyOf})
-		ctx, cancel := context.WithCancel(t.Context())
-		if code == codes.DeadlineExceeded {
-			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
-		} else {
-			go func() { <-waiting.begun; cancel() }()
-		}
-		_, err := shop.pay(ctx, `order_id: "7"`)
-		cancel()
-		assert.Equal(t, code, status.Code(err))
-		if shop.calls.Load() > 0 { // a busy machine may take longer than the deadline to send it
-			// Which comes first to the server, its own clock or the client's farewell, is open.
-			assert.Contains(t, []codes.Code{codes.Canceled, codes.DeadlineExceeded}, status.Code(<-shop.fails))
-		}
-		require.NoError(t, held.Release(t.Context()))
-		_, err = shop.pay(t.Context(), `order_id: "7"`)
-		assert.NoError(t, err)
-	}
+	waiting := tasktest.NewWaits()
+	b := adaptertest.NewBench(t, guard.Wait(time.Hour), guard.Observe(waiting))
+	held := b.Hold(t, "order:7")
+	<-waiting.Begun
+	shop := newShop(t, b.Guard, guardgrpc.Methods{pay: pays()}, &service{pay: keyOf})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-waiting.Begun; cancel() }()
+	_, err := shop.pay(ctx, `order_id: "7"`)
+	assert.Equal(t, codes.Canceled, status.Code(err))
+	assert.Equal(t, codes.Canceled, status.Code(<-shop.fails))
+	require.NoError(t, held.Release(t.Context()))
+	_, err = shop.pay(t.Context(), `order_id: "7"`)
+	assert.NoError(t, err)
 }
 
 // Only a call that did not run may be retried.
@@ -218,16 +179,16 @@ func TestAnswers_OnlyACallThatDidNotRunIsRetried(t *testing.T) {
 	for name, lost := range map[string]bool{"busy": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := adaptertest.NewBench(t)
 			rule := pays(guard.NoWait())
 			shop := newShop(t, b.Guard, guardgrpc.Methods{pay: rule}, &service{pay: func(ctx context.Context, req any) (any, error) {
 				if lost {
-					b.store.Drop("order:7")
+					b.Store.Drop("order:7")
 				}
 				return keyOf(ctx, req)
 			}}, grpc.WithDefaultServiceConfig(retries))
 			if !lost {
-				lease := b.hold(t, "order:7")
+				lease := b.Hold(t, "order:7")
 				go func() {
 					assert.ErrorIs(t, <-shop.fails, guard.ErrBusy)
 					assert.NoError(t, lease.Release(context.Background()))
@@ -251,8 +212,8 @@ func TestAnswers_OnlyACallThatDidNotRunIsRetried(t *testing.T) {
 // StatusError answers a lock that is taken in code like the interceptors; other errors are left alone.
 func TestStatusError_AnswersLikeTheInterceptors(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.hold(t, "stock")
+	b := adaptertest.NewBench(t)
+	b.Hold(t, "stock")
 	shop := newShop(t, b.Guard, nil, &service{pay: func(ctx context.Context, _ any) (any, error) {
 		work := func(context.Context) error { t.Error("ran"); return nil }
 		return nil, guardgrpc.StatusError(ctx, b.WithLock(ctx, guard.Key("stock"), work, guard.NoWait()))
@@ -286,7 +247,7 @@ func TestAnswers_FaultsAreLoggedOnce(t *testing.T) {
 		rule guardgrpc.Rule
 		want int
 	}{"fault": {fault, 1}, "fault with OnError": {fault.OnError(quiet), 0}, "refused with a status": {keyed(errOwn), 0}} {
-		call := direct(newBench(t).Guard, row.rule)
+		call := direct(adaptertest.NewBench(t).Guard, row.rule)
 		logged := adaptertest.Logged(t, func() {
 			for range 3 {
 				_, err := call(t.Context(), newRequest(""), nil)

@@ -2,12 +2,14 @@ package guardgrpc_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -77,23 +79,6 @@ func ExampleCheck() {
 	// guardgrpc: row "/orders.v1.Orders/Pya": the server has no such method
 }
 
-// A handler that takes a lock in code answers as the interceptors do.
-func ExampleStatusError() {
-	g := newGuard()
-	defer g.Close()
-	lease, err := g.Acquire(context.Background(), guard.Key("stock"))
-	must(err)
-	defer lease.Release(context.Background())
-
-	handler := func(ctx context.Context, _ any) (any, error) {
-		err := g.WithLock(ctx, guard.Key("stock"), func(context.Context) error { return nil }, guard.NoWait())
-		return newResponse(""), guardgrpc.StatusError(ctx, err)
-	}
-	_, err = handler(context.Background(), nil)
-	fmt.Println(status.Code(err), errors.Is(err, guard.ErrBusy))
-	// Output: Aborted true
-}
-
 // A client that got no response calls again, and gets the first one.
 func ExampleRule_Once() {
 	g := newGuard()
@@ -122,4 +107,23 @@ func ExampleRule_Once() {
 	// OK 1
 	// OK 1
 	// InvalidArgument 1
+}
+
+// The test in docs/guides/grpc.md.
+func TestGuide_ABusyMethod(t *testing.T) {
+	methods := guardgrpc.Methods{pay: guardgrpc.Lock("order:{order_id}")}
+	request, handler := newRequest(`order_id: "42"`), func(context.Context, any) (any, error) { return newResponse(""), nil }
+	synctest.Test(t, func(t *testing.T) {
+		g := guardtest.NewMemoryGuard(t)
+		lease, err := g.Acquire(t.Context(), guard.Key("order:42")) // another call has it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Release(t.Context())
+		info := &grpc.UnaryServerInfo{FullMethod: "/orders.v1.Orders/Pay"}
+		_, err = guardgrpc.Unary(g, methods)(t.Context(), request, info, handler) // waits 2 s of the bubble
+		if status.Code(err) != codes.Aborted {
+			t.Errorf("got %v, want Aborted", err)
+		}
+	})
 }

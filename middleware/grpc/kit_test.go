@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,9 +22,9 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
 const (
@@ -182,28 +181,7 @@ func (s *shop) talk(ctx context.Context, options ...grpc.CallOption) (grpc.Clien
 	return s.NewStream(ctx, &description.Streams[0], talk, options...)
 }
 
-// bench is a Guard on a store that a test can break.
-type bench struct {
-	*guard.Guard
-	store *guardtest.Store
-}
-
-func newBench(t *testing.T, opts ...guard.Option) bench {
-	t.Helper()
-	store := guardtest.NewStore()
-	g, err := guard.NewWithStore(store, append([]guard.Option{guard.TTL(100 * time.Millisecond), guard.StoreTimeout(50 * time.Millisecond)}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = g.Close() })
-	return bench{g, store}
-}
-
-func (b bench) hold(t *testing.T, key string, opts ...guard.LockOption) *guard.Lease {
-	t.Helper()
-	lease, err := b.Acquire(context.Background(), guard.Key(key), append(opts, guard.TTL(guard.DefaultTTL), guard.Metadata("secret"))...)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = lease.Release(context.Background()) })
-	return lease
-}
+type bench = *adaptertest.Bench
 
 // detailsOf gives the reason of a status, and whether it says when to try again.
 func detailsOf(t *testing.T, err error) (reason string, again bool) {

@@ -17,11 +17,12 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	guardgrpc "github.com/redlatch/redlatch/middleware/grpc"
+	"github.com/redlatch/redlatch/middleware/internal/adaptertest"
 )
 
 func TestLive_StreamHoldsItsLock(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := adaptertest.NewBench(t)
 	methods := guardgrpc.Methods{talk: guardgrpc.Lock("tenant:{metadata:x-tenant}", guard.NoWait()).Unlocked(func(_ context.Context, req any) bool { return req != nil })}
 	shop := newShop(t, b.Guard, methods, &service{talk: func(ss grpc.ServerStream) error {
 		for {
@@ -47,7 +48,7 @@ func TestLive_StreamHoldsItsLock(t *testing.T) {
 
 	require.NoError(t, first.CloseSend())
 	assert.ErrorIs(t, first.RecvMsg(dynamicpb.NewMessage(payResponse)), io.EOF)
-	b.hold(t, "tenant:acme", guard.NoWait())
+	b.Hold(t, "tenant:acme", guard.NoWait())
 }
 
 // say sends a request, and gives the key that the answer names.
@@ -62,10 +63,10 @@ func say(t *testing.T, stream grpc.ClientStream) string {
 // The messages before a loss are sent, nothing is sent after it, and the status says that it was lost.
 func TestLive_StreamSendsNothingAfterALoss(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := adaptertest.NewBench(t)
 	shop := newShop(t, b.Guard, guardgrpc.Methods{talk: guardgrpc.Lock("all")}, &service{talk: func(ss grpc.ServerStream) error {
 		assert.NoError(t, ss.SendMsg(newResponse("in time")))
-		b.store.Drop("all")
+		b.Store.Drop("all")
 		<-ss.Context().Done()
 		assert.ErrorIs(t, ss.SendMsg(newResponse("late")), guard.ErrLost)
 		assert.ErrorIs(t, ss.RecvMsg(dynamicpb.NewMessage(payRequest)), guard.ErrLost)
@@ -82,7 +83,7 @@ func TestLive_StreamSendsNothingAfterALoss(t *testing.T) {
 // The client leaves while the handler runs: its context ends, and its lock is free.
 func TestLive_StreamEndsWithItsClient(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := adaptertest.NewBench(t)
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	shop := newShop(t, b.Guard, guardgrpc.Methods{talk: guardgrpc.Lock("all")}, &service{talk: func(ss grpc.ServerStream) error {
 		close(begun)
@@ -98,27 +99,27 @@ func TestLive_StreamEndsWithItsClient(t *testing.T) {
 	<-begun
 	leave()
 	assert.ErrorIs(t, <-ended, context.Canceled)
-	b.hold(t, "all", guard.Wait(time.Minute))
+	b.Hold(t, "all", guard.Wait(time.Minute))
 }
 
 // Methods without a row pass untouched, and a stream gets the error of its handler.
 func TestLive_MethodsWithoutARowPassUntouched(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := adaptertest.NewBench(t)
 	free := func(ctx context.Context) error {
 		if _, held := guard.FromContext(ctx); held {
 			return errors.New("held")
 		}
 		return errOwn
 	}
-	shop := newShop(t, b.Guard, nil, &service{
-		pay:  func(ctx context.Context, _ any) (any, error) { return nil, free(ctx) },
-		talk: func(ss grpc.ServerStream) error { return free(ss.Context()) },
-	})
-	_, err := shop.pay(t.Context(), "")
-	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
 	for _, methods := range []guardgrpc.Methods{nil, {talk: guardgrpc.Lock("all").Unlocked(func(context.Context, any) bool { return true })}} {
-		stream, err := newShop(t, b.Guard, methods, &service{talk: func(ss grpc.ServerStream) error { return free(ss.Context()) }}).talk(t.Context())
+		shop := newShop(t, b.Guard, methods, &service{
+			pay:  func(ctx context.Context, _ any) (any, error) { return nil, free(ctx) },
+			talk: func(ss grpc.ServerStream) error { return free(ss.Context()) },
+		})
+		_, err := shop.pay(t.Context(), "")
+		assert.Equal(t, codes.FailedPrecondition, status.Code(err))
+		stream, err := shop.talk(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, codes.FailedPrecondition, status.Code(stream.RecvMsg(dynamicpb.NewMessage(payResponse))))
 	}

@@ -30,7 +30,7 @@ type given func(c *circumstances)
 
 type circumstances struct {
 	t *testing.T
-	b *bench
+	b *Bench
 	s *Setup
 	r *http.Request
 }
@@ -38,18 +38,18 @@ type circumstances struct {
 // held has the lock busy.
 func held(opts ...guard.LockOption) given {
 	return func(c *circumstances) {
-		c.b.hold(c.t, "order:7")
+		c.b.Hold(c.t, "order:7")
 		c.s.Options = append(c.s.Options, opts...)
 	}
 }
 
-func down(c *circumstances) { c.b.store.Fail(errSecret) }
+func down(c *circumstances) { c.b.Store.Fail(errSecret) }
 
 func lose(c *circumstances) {
 	c.s.Work = func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/csv")
 		w.Header().Set("Content-Length", "1000")
-		c.b.lose(r.Context(), "order:7")
+		c.b.Lose(r.Context(), "order:7")
 	}
 }
 
@@ -83,12 +83,12 @@ var rows = []row{
 		c.s.BusyStatus = 423
 	}, 423, "lock_busy", true, false},
 	{"another key of the rule is busy", func(c *circumstances) {
-		c.b.hold(c.t, "stock:7")
+		c.b.Hold(c.t, "stock:7")
 		c.s.And, c.s.Options = []string{"stock:{id}"}, []guard.LockOption{guard.NoWait()}
 	}, 409, "lock_busy", true, false},
 	{"busy, waited for", held(guard.Wait(10 * time.Millisecond)), 409, "lock_wait_timeout", true, false},
 	{"over its limit", func(c *circumstances) {
-		c.b.hold(c.t, "order:7", guard.Limit(1))
+		c.b.Hold(c.t, "order:7", guard.Limit(1))
 		c.s.Options = []guard.LockOption{guard.Limit(1), guard.NoWait()}
 	}, 409, "lock_busy", true, false},
 	{"request's deadline", func(c *circumstances) {
@@ -132,7 +132,7 @@ func answers(t *testing.T, build Build) {
 		for _, method := range []string{http.MethodPost, http.MethodHead} {
 			t.Run(row.name+"/"+method, func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t)
+				b := NewBench(t)
 				s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) {}}
 				c := &circumstances{t, b, &s, pay("7")}
 				c.r.Method = method

@@ -38,7 +38,7 @@ func logs(t *testing.T, build Build) {
 		"an own error":                   {func(c *circumstances) { c.s.Fail = errOwn }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := NewBench(t)
 			s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(http.ResponseWriter, *http.Request) {}}
 			row.given(&circumstances{t, b, &s, nil})
 			h := build(t, s)
@@ -67,10 +67,10 @@ func logs(t *testing.T, build Build) {
 
 // logsLoss checks that each loss is logged that came too late to be answered.
 func logsLoss(t *testing.T, build Build) {
-	b := newBench(t)
+	b := NewBench(t)
 	s := Setup{Guard: b.Guard, Template: "order:{id}", Work: func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "begun")
-		b.lose(r.Context(), "order:7")
+		b.Lose(r.Context(), "order:7")
 	}}
 	ask := func(s Setup) []record { return listen(t, func() { serve(build(t, s), pay("7")) }) }
 	records := ask(s)
@@ -80,7 +80,7 @@ func logsLoss(t *testing.T, build Build) {
 
 	told := s
 	told.Work = func(w http.ResponseWriter, r *http.Request) {
-		b.lose(r.Context(), "order:7")
+		b.Lose(r.Context(), "order:7")
 		http.Error(w, "own", http.StatusServiceUnavailable)
 	}
 	assert.Empty(t, ask(told), "the caller was told of a failure")

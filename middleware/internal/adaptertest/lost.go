@@ -103,9 +103,9 @@ func lost(t *testing.T, build Build) {
 			}
 			t.Run(row.name+", HTTP/"+string(rune('0'+version)), func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t)
+				b := NewBench(t)
 				h := build(t, Setup{Guard: b.Guard, Template: "order:{id}", OnError: ignore, Work: func(w http.ResponseWriter, r *http.Request) {
-					row.work(t, w, func() { b.lose(r.Context(), "order:7") }) //nolint:contextcheck // the request brings it
+					row.work(t, w, func() { b.Lose(r.Context(), "order:7") }) //nolint:contextcheck // the request brings it
 				}})
 				res := sendOverHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					w.Header().Set("X-Outer", "kept")

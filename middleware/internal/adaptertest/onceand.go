@@ -13,8 +13,8 @@ import (
 
 // onceAnd checks a Rule that keeps an answer by its first key, and locks the order while the handler runs.
 func onceAnd(t *testing.T, build Build) {
-	route := func(t *testing.T, work http.HandlerFunc) (*bench, *onceRoute) {
-		b := newBench(t, guard.TTL(time.Second)) // so that the machine does not lose the key of Once, too
+	route := func(t *testing.T, work http.HandlerFunc) (*Bench, *onceRoute) {
+		b := NewBench(t, guard.TTL(time.Second)) // so that the machine does not lose the key of Once, too
 		return b, newOnceRoute(t, build, Setup{Guard: b.Guard, Work: work, And: []string{"order:{id}"}, Options: []guard.LockOption{guard.NoWait()}})
 	}
 	t.Run("both keys are held", func(t *testing.T) {
@@ -27,15 +27,14 @@ func onceAnd(t *testing.T, build Build) {
 			created(w, r)
 		})
 		first := serve(h, onceRequest("7 EUR"))
-		b.hold(t, "order:7")
+		b.Hold(t, "order:7")
 		assertReplay(t, first, serve(h, onceRequest("7 EUR"))) // which needs no lock of the order
 		assert.EqualValues(t, 1, h.runs.Load())
 	})
 	t.Run("a busy order is no request in progress, and nothing is kept", func(t *testing.T) {
 		t.Parallel()
 		b, h := route(t, created)
-		lease, err := b.Acquire(t.Context(), guard.Key("order:7"))
-		require.NoError(t, err)
+		lease := b.Hold(t, "order:7")
 		assertProblem(t, serve(h, onceRequest("7 EUR")), http.StatusConflict, "lock_busy")
 		assert.Zero(t, h.runs.Load())
 		require.NoError(t, lease.Release(t.Context()))
@@ -43,9 +42,9 @@ func onceAnd(t *testing.T, build Build) {
 	})
 	t.Run("an order that is lost under the handler is no success, and what it did is kept", func(t *testing.T) {
 		t.Parallel()
-		var b *bench
+		var b *Bench
 		b, h := route(t, func(w http.ResponseWriter, r *http.Request) {
-			b.lose(r.Context(), "order:7")
+			b.Lose(r.Context(), "order:7")
 			created(w, r)
 		})
 		assertProblem(t, serve(h, onceRequest("7 EUR")), http.StatusInternalServerError, "lock_lost")

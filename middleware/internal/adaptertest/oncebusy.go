@@ -18,8 +18,8 @@ func onceBusy(t *testing.T, build Build) {
 		http.StatusConflict: {Options: []guard.LockOption{guard.NoWait()}},
 		http.StatusLocked:   {Options: []guard.LockOption{guard.Wait(time.Millisecond)}, BusyStatus: http.StatusLocked},
 	} {
-		b := newBench(t)
-		b.hold(t, onceKey)
+		b := NewBench(t)
+		b.Hold(t, onceKey)
 		s.Guard, s.Work = b.Guard, created
 		route := newOnceRoute(t, build, s)
 		rec := serve(route, onceRequest(""))
@@ -29,7 +29,7 @@ func onceBusy(t *testing.T, build Build) {
 	}
 	t.Run("a request that waits gets the answer", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
+		b := NewBench(t)
 		began, end := make(chan struct{}), make(chan struct{})
 		route := newOnceRoute(t, build, Setup{Guard: b.Guard, Options: []guard.LockOption{guard.Wait(patience)}, Work: func(w http.ResponseWriter, r *http.Request) {
 			<-b.waits.begun
@@ -51,7 +51,7 @@ func onceBusy(t *testing.T, build Build) {
 }
 
 func onceUnknown(t *testing.T, build Build) {
-	b := newBench(t)
+	b := NewBench(t)
 	route := newOnceRoute(t, build, Setup{Guard: b.Guard, Once: []guard.OnceOption{guard.AtMostOnce()}, Work: func(http.ResponseWriter, *http.Request) {
 		panic(http.ErrAbortHandler)
 	}})
@@ -76,10 +76,10 @@ func onceLost(t *testing.T, build Build) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := NewBench(t)
 			route := newOnceRoute(t, build, Setup{Guard: b.Guard, Work: func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Location", "/orders/7")
-				work(w, func() { b.lose(r.Context(), onceKey) }) //nolint:contextcheck // the request brings it
+				work(w, func() { b.Lose(r.Context(), onceKey) }) //nolint:contextcheck // the request brings it
 			}})
 			rec := serve(route, onceRequest(""))
 			assertProblem(t, rec, http.StatusInternalServerError, "lock_lost")
@@ -133,9 +133,9 @@ func (w *watching) Write(p []byte) (int, error) {
 }
 
 func onceStoreDown(t *testing.T, build Build) {
-	b := newBench(t)
+	b := NewBench(t)
 	route := newOnceRoute(t, build, Setup{Guard: b.Guard, Work: func(w http.ResponseWriter, r *http.Request) {
-		b.store.Fail(errSecret)
+		b.Store.Fail(errSecret)
 		created(w, r)
 	}})
 	assert.Equal(t, http.StatusCreated, serve(route, onceRequest("")).Code)

@@ -127,36 +127,37 @@ func (w *waits) WaitStart(ctx context.Context, _ guard.Lock) context.Context {
 	return ctx
 }
 
-// bench is a Guard on a store that a test can break.
-type bench struct {
+// Bench is a Guard on a store that a test can break.
+type Bench struct {
 	*guard.Guard
-	store *guardtest.Store
+	Store *guardtest.Store
 	waits *waits
 }
 
-func newBench(tb testing.TB, opts ...guard.Option) *bench {
+// NewBench makes a Bench with a ttl of 100 ms.
+func NewBench(tb testing.TB, opts ...guard.Option) *Bench {
 	tb.Helper()
-	b := &bench{store: guardtest.NewStore(), waits: &waits{begun: make(chan struct{}, 1)}}
-	opts = append([]guard.Option{guard.TTL(100 * time.Millisecond), guard.StoreTimeout(50 * time.Millisecond), guard.Observe(b.waits)}, opts...)
-	g, err := guard.NewWithStore(b.store, opts...)
+	store, waits := guardtest.NewStore(), &waits{begun: make(chan struct{}, 1)}
+	opts = append([]guard.Option{guard.TTL(100 * time.Millisecond), guard.StoreTimeout(50 * time.Millisecond), guard.Observe(waits)}, opts...)
+	g, err := guard.NewWithStore(store, opts...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = g.Close() })
-	b.Guard = g
-	return b
+	return &Bench{g, store, waits}
 }
 
-// hold keeps key busy until tb ends.
-func (b *bench) hold(tb testing.TB, key string, opts ...guard.LockOption) {
+// Hold keeps key busy until tb ends.
+func (b *Bench) Hold(tb testing.TB, key string, opts ...guard.LockOption) *guard.Lease {
 	tb.Helper()
 	lease, err := b.Acquire(context.Background(), guard.Key(key), append(opts, guard.TTL(guard.DefaultTTL), guard.Metadata("secret"))...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = lease.Release(context.Background()) })
 	<-b.waits.begun
+	return lease
 }
 
-// lose ends the lock of the work of ctx, and returns when ctx has ended.
-func (b *bench) lose(ctx context.Context, key string) {
-	b.store.Drop(key)
+// Lose ends the lock of the work of ctx, and returns when ctx has ended.
+func (b *Bench) Lose(ctx context.Context, key string) {
+	b.Store.Drop(key)
 	<-ctx.Done()
 }
 
