@@ -3,6 +3,8 @@ package guardwatermill_test
 import (
 	"errors"
 	"fmt"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -98,4 +100,22 @@ func ExampleRule_Once() {
 	// paid-42 <nil>
 	// paid-42 <nil>
 	// true
+}
+
+// The test in docs/guides/watermill.md.
+func TestGuide_ABusyMessage(t *testing.T) {
+	handler := func(*message.Message) ([]*message.Message, error) { return nil, nil }
+	synctest.Test(t, func(t *testing.T) {
+		g := guardtest.NewMemoryGuard(t)
+		lease, err := g.Acquire(t.Context(), guard.Key("order:42")) // another message has it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Release(t.Context())
+		charge := guardwatermill.Middleware(g, guardwatermill.Lock("order:{order_id}"))(handler)
+		_, err = charge(message.NewMessage("1", []byte(`{"order_id":42}`))) // waits 20 s of the bubble
+		if !errors.Is(err, guard.ErrBusy) {
+			t.Errorf("got %v, want a busy lock", err)
+		}
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/middleware/internal/tasktest"
 	guardwatermill "github.com/redlatch/redlatch/middleware/watermill"
@@ -29,26 +28,6 @@ func orders(opts ...guard.LockOption) guardwatermill.Rule {
 }
 
 func never(*message.Message) ([]*message.Message, error) { panic("ran") }
-
-// A poison queue gets it at once.
-func TestMiddleware_MessageWithoutAKeyIsNotHeldBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		for template, want := range map[string]string{
-			"{nope}":          "placeholder {nope}: missing or empty",
-			"{header:Tenant}": "placeholder {header:Tenant}: missing or empty",
-			"{task:queue}":    "the task did not come from a server of its queue",
-		} {
-			msg := order7(t)
-			msg.Metadata.Set("tenant", "acme")
-			_, err := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), guardwatermill.Lock(template))(never)(msg)
-			assert.ErrorIs(t, err, guard.ErrKey)
-			assert.ErrorContains(t, err, want)
-		}
-		assert.Zero(t, time.Since(start))
-	})
-}
 
 // Messages that a handler made under a lost lock are not published.
 func TestMiddleware_MessagesOfAHandlerThatLostItsLockAreDropped(t *testing.T) {
@@ -100,27 +79,15 @@ func TestOnce_MessagesOfTheHandlerArePublishedAgain(t *testing.T) {
 	assert.ErrorIs(t, err, guard.ErrOtherInput)
 }
 
-// unreadable is a store with records that no handler wrote.
-type unreadable struct{ *guardtest.Store }
-
-func (s unreadable) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.ClaimReply, error) {
-	r, err := s.Store.Acquire(ctx, c)
-	if r.Record != nil {
-		r.Record.Result = []byte("?")
-	}
-	return r, err
-}
-
 // A message is not acknowledged for a record that cannot be read.
 func TestOnce_UnreadableRecordIsAnError(t *testing.T) {
 	t.Parallel()
-	g, err := guard.NewWithStore(unreadable{guardtest.NewStore()})
+	g, msg := guardtest.NewMemoryGuard(t), order7(t)
+	written := guard.Encoding(func(any) ([]byte, error) { return []byte("?"), nil }, func([]byte, any) error { return nil })
+	_, _, err := guard.Once(t.Context(), g, guard.Key("order:7"), time.Hour, func(context.Context) (int, error) { return 0, nil },
+		guard.Fingerprint(nil, msg.Payload), written)
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, g.Close()) }()
-	handle := guardwatermill.Middleware(g, orders().Once(time.Hour))
-	_, err = handle(func(*message.Message) ([]*message.Message, error) { return nil, nil })(order7(t))
-	require.NoError(t, err)
-	_, err = handle(never)(order7(t))
+	_, err = guardwatermill.Middleware(g, orders().Once(time.Hour))(never)(msg)
 	assert.ErrorContains(t, err, "invalid character '?'")
 }
 
