@@ -2,6 +2,7 @@ package httplock
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -32,6 +33,8 @@ func TestAnswer_LossOfAnyLockRefusesTheAnswer(t *testing.T) {
 			assert.ErrorIs(t, err, guard.ErrLost, lost)
 			assert.False(t, a.Written())
 			assert.ErrorIs(t, a.finish(nil), guard.ErrLost, "a loss that kept an answer back is told")
+			_, err = newAnswer(context.WithoutCancel(ctx), httptest.NewRecorder()).WriteString("late")
+			assert.Equal(t, lost == "b", errors.Is(err, guard.ErrLost), "by the clock, if the watchdog is late")
 			return nil
 		})
 		assert.ErrorIs(t, err, guard.ErrLost)
@@ -126,10 +129,6 @@ func (s *statuses) WriteHeader(status int) { s.all = append(s.all, status) }
 // A status that a retry may not get is not kept, nor are headers of outer layers.
 func TestKeep_StatusesAndHeaders(t *testing.T) {
 	t.Parallel()
-	assert.ElementsMatch(t, []string{
-		"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Content-Location", "Location", "Etag",
-		"Last-Modified", "Link", "Vary", "Retry-After", "Cache-Control", "Content-Security-Policy", "X-Content-Type-Options",
-	}, keptHeaders)
 	for status, want := range map[int]bool{
 		199: false, 200: true, 201: true, 206: false, 302: true, 304: false, 400: true, 401: false, 403: false, 404: true,
 		408: false, 409: false, 412: false, 416: false, 422: true, 425: false, 429: false, 499: true, 500: false,

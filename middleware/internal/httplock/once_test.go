@@ -26,28 +26,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A handler that fails keeps no answer: the next request runs it again.
-func TestOnce_AHandlerThatFailsIsRunAgain(t *testing.T) {
-	t.Parallel()
-	l, err := tested.Bind(guardtest.NewMemoryGuard(t), Rule{Locks: Keys.Lock("all", nil).Once(time.Hour, nil).SharedAnswer()})
-	require.NoError(t, err)
-	failed := errors.New("failed")
-	for _, row := range []struct {
-		failure error
-		runs    bool
-	}{{failed, true}, {nil, true}, {nil, false}} {
-		w, r, ran := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/pay", nil), false
-		result := l.Serve(NewAnswer(w), r, "/pay", func(context.Context) error {
-			ran = true
-			return row.failure
-		})
-		require.NoError(t, result.Err)
-		assert.Equal(t, row.failure, result.Own)
-		assert.Equal(t, row.runs, ran)
-		assert.Equal(t, !row.runs, result.kept != nil)
-	}
-}
-
 // The method and the path count besides what the program compares, and the handler gets the whole body.
 func TestOnce_AnOwnFingerprint(t *testing.T) {
 	t.Parallel()

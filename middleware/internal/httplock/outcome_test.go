@@ -2,6 +2,7 @@ package httplock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"testing"
@@ -82,8 +83,6 @@ func TestOutcome_BodyThatCannotBeRead(t *testing.T) {
 		kind   locking.Kind
 		status int
 	}{
-		{t.Context(), &bodyError{cut}, locking.KeyMissing, 400},
-		{t.Context(), &bodyError{large}, locking.KeyMissing, 413},
 		{gone, &bodyError{large}, locking.Cancelled, 499},
 		{t.Context(), errors.Join(lost, &bodyError{cut}), locking.Lost, 500},
 	} {
@@ -123,4 +122,29 @@ func TestOutcome_ProblemOfAStrangersError(t *testing.T) {
 	p := Of(context.Background(), errors.New("secret"), nil).Problem
 	assert.Equal(t, Problem{Type: "about:blank", Title: "Internal Server Error", Status: 500}, p)
 	assert.Equal(t, "Internal Server Error", (&Draft{Problem: p}).String())
+}
+
+// What the application answers in place of a Problem is not labelled as one.
+func TestProblem_IsLabelledWhereItIsSent(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		sent      bool
+		set, want string
+	}{
+		{true, "application/json; charset=UTF-8", "application/problem+json"},
+		{true, "application/vnd.shop+json", "application/vnd.shop+json"},
+		{false, "application/json", "application/json"},
+	} {
+		p, h := new(Draft), http.Header{"Content-Type": {"text/html"}}
+		var before func()
+		p.Prepare(h, func(f func()) { before = f })
+		assert.Empty(t, h.Get("Content-Type"), "that of an answer that the handler began")
+		if row.sent {
+			_, err := json.Marshal(p)
+			require.NoError(t, err)
+		}
+		h.Set("Content-Type", row.set)
+		before()
+		assert.Equal(t, row.want, h.Get("Content-Type"))
+	}
 }

@@ -84,25 +84,13 @@ func bindCookie(name string) (extract, error) {
 	}, nil
 }
 
-func method(r *http.Request) (string, error) {
-	if r.Method == "" {
-		return http.MethodGet, nil
-	}
-	return r.Method, nil
-}
+func method(r *http.Request) (string, error) { return r.Method, nil }
 
-// isToken reports whether name may be the name of a header (RFC 9110 §5.6.2) or a cookie (RFC 6265).
-func isToken(name string) bool {
-	for _, c := range []byte(name) {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return name != ""
-}
+// inTokens are the characters of a name of a header (RFC 9110 §5.6.2) or a cookie (RFC 6265).
+const inTokens = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// isToken reports whether name may be the name of a header or a cookie.
+func isToken(name string) bool { return name != "" && strings.Trim(name, inTokens) == "" }
 
 // fits returns an error if a placeholder has no value in any request of the route, or a template has the name of a path
 // value as text. The pattern is as its router writes it.

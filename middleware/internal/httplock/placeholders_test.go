@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -103,39 +102,9 @@ func TestPattern_NamesItsPathValues(t *testing.T) {
 	}
 }
 
-// RFC 9110 §5.6.2: what a name of a header or a cookie is made of.
-func TestHTTPRequest_NamesAreTokens(t *testing.T) {
-	t.Parallel()
-	const others = "!#$%&'*+-.^_`|~"
-	for c := range rune(128) {
-		if c == '{' || c == '}' {
-			continue // those of the template
-		}
-		isToken := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune(others, c)
-		for _, kind := range []string{"header", "cookie"} {
-			_, err := locking.Parse("{"+kind+":"+string(c)+"}", Grammar)
-			assert.Equal(t, isToken, err == nil, "%s %q: %v", kind, c, err)
-		}
-	}
-}
-
-func TestHTTPRequest_ARequestWithoutAMethodIsAGet(t *testing.T) {
-	t.Parallel()
-	key, err := parse(t, "{method}").Key(&http.Request{})
-	require.NoError(t, err)
-	assert.Equal(t, "GET", key)
-}
-
-func TestTemplate_Placeholders(t *testing.T) {
-	t.Parallel()
-	assert.Empty(t, parse(t, "\ufffd").Placeholders(), "which is a character, too")
-	assert.Equal(t, []string{"id", "header:X-Tenant"}, parse(t, "order:{id}:{header:X-Tenant}:x").Placeholders())
-}
-
 func TestHTTPRequest_NamesAreFew(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "POST /orders/:id", Name("POST", "/orders/:id"))
-	assert.Equal(t, "GET", Name("", ""))
 	assert.Equal(t, "_OTHER", Name("BREW-42", ""))
 }
 

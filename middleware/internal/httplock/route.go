@@ -1,6 +1,7 @@
 package httplock
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -49,14 +50,8 @@ var RuleOf func(rule any) Rule
 func (a *Adapter) Bind(g *guard.Guard, rule any) (*Route, error) {
 	r := RuleOf(rule)
 	locker, err := r.Locks.Bind(g, defaultWait)
-	if err == nil {
-		err = checkBusyStatus(r.BusyStatus)
-	}
 	headers, wrong := keepable(r.Headers)
-	if err == nil {
-		err = wrong
-	}
-	return &Route{Locker: locker, adapter: a, rule: r, kept: headers}, err
+	return &Route{Locker: locker, adapter: a, rule: r, kept: headers}, cmp.Or(err, checkBusyStatus(r.BusyStatus), wrong)
 }
 
 // Must is Bind, except that it panics with the adapter's name and the error.
@@ -149,8 +144,6 @@ func Name(method, pattern string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
 		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
-	case "":
-		method = http.MethodGet
 	default:
 		method = "_OTHER"
 	}

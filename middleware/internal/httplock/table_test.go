@@ -66,13 +66,6 @@ func TestTable_RowsOfATable(t *testing.T) {
 	assert.Nil(t, table.Of("PUT", "/list"))
 }
 
-// Another option does not hide the first error.
-func TestAdapter_BindReturnsTheFirstError(t *testing.T) {
-	t.Parallel()
-	_, err := tested.Bind(nil, Rule{Locks: Keys.LockFunc(nil, nil), BusyStatus: 423})
-	assert.EqualError(t, err, "no KeyFunc")
-}
-
 func TestTable_RowsWithoutARouteAreReported(t *testing.T) {
 	t.Parallel()
 	serves := func(method, path string) bool { return method == "POST" && path == "/list" }

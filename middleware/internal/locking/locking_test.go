@@ -198,18 +198,6 @@ func TestRule_Zero(t *testing.T) {
 	assert.False(t, l.Skips("k"))
 }
 
-func TestAdapter_ParseKey(t *testing.T) {
-	t.Parallel()
-	a := &locking.Adapter[string]{Name: "a"}
-	key, err := a.ParseKey("orders")
-	require.NoError(t, err)
-	got, err := key("")
-	require.NoError(t, err)
-	assert.Equal(t, "orders", got)
-	_, err = a.ParseKey("order:{")
-	assert.ErrorContains(t, err, "a: ")
-}
-
 // LogLost logs the loss without the work's own error, and no error without a loss.
 func TestLogLost(t *testing.T) { //nolint:paralleltest // the logger is of all
 	var log bytes.Buffer
@@ -224,42 +212,27 @@ func TestLogLost(t *testing.T) { //nolint:paralleltest // the logger is of all
 	assert.NotContains(t, log.String(), errWork.Error())
 }
 
-// Whichever way the Guard is given, all keys are held under the work.
 func TestLocker_HoldsAllKeys(t *testing.T) {
 	t.Parallel()
-	g := guardtest.NewMemoryGuard(t)
-	for name, row := range map[string]struct {
-		guard *guard.Guard
-		ctx   context.Context
-	}{
-		"of the Locker":  {g, t.Context()},
-		"in the context": {nil, guard.WithGuard(t.Context(), g)},
-	} {
-		rule := adapter.Lock("c", nil)
-		for _, key := range [][]string{{"c"}, {"c", "a"}, {"c", "a", "b"}} {
-			if len(key) > 1 {
-				rule = rule.And(key[len(key)-1])
-			}
-			l, err := rule.Bind(row.guard, 0)
-			require.NoError(t, err)
-			ran := false
-			own, err := l.Run(row.ctx, "n", "", func(ctx context.Context) error {
-				ran = true
-				for _, key := range key {
-					_, ok := guard.Held(ctx, guard.Key(key))
-					assert.True(t, ok, "%s: %s", name, key)
-				}
-				return nil
-			})
-			assert.NoError(t, own)
-			assert.NoError(t, err)
-			assert.True(t, ran)
-		}
-		l, err := rule.Bind(nil, 0)
+	rule, keys := adapter.Lock("a", nil), []string{"a"}
+	for _, key := range []string{"b", "c"} {
+		rule, keys = rule.And(key), append(keys, key)
+		l, err := rule.Bind(guardtest.NewMemoryGuard(t), 0)
 		require.NoError(t, err)
-		_, err = l.Run(t.Context(), "n", "", nil)
-		assert.ErrorIs(t, err, guard.ErrNoGuard)
+		own, err := l.Run(t.Context(), "n", "", func(ctx context.Context) error {
+			for _, key := range keys {
+				_, ok := guard.Held(ctx, guard.Key(key))
+				assert.True(t, ok, key)
+			}
+			return errWork
+		})
+		assert.Same(t, errWork, own)
+		assert.NoError(t, err)
 	}
+	l, err := rule.Bind(nil, 0)
+	require.NoError(t, err)
+	_, err = l.Run(t.Context(), "n", "", nil)
+	assert.ErrorIs(t, err, guard.ErrNoGuard)
 }
 
 func TestLocker_LossOfAnotherLockIsTheWorksOwnError(t *testing.T) {
@@ -334,8 +307,6 @@ func TestRetryAfter(t *testing.T) {
 	}{
 		{nil, 0, false},
 		{fmt.Errorf("wrapped: %w", busy), 3 * time.Second, true},
-		{&guard.BusyError{}, time.Second, true},
-		{guard.ErrClosed, time.Second, true},
 		{&guard.LostError{Cause: guard.ErrClosed}, 0, false},
 		{&guard.BusyError{Err: &guard.LostError{}}, 0, false},
 		{&guard.KeyError{Err: &guard.StoreError{}}, 0, false},
@@ -370,11 +341,9 @@ func TestRule_Value(t *testing.T) {
 	_, err = run(of("", errWork))
 	assert.ErrorIs(t, err, errWork)
 	for problem, rule := range map[string]locking.Rule[string]{
-		"Value: no template has the placeholder {tenant}":    adapter.Lock("{key}", nil).Value("tenant", of("a", nil)),
-		"Value: the function of {tenant} is nil":             adapter.Lock("{tenant}", nil).Value("tenant", nil),
-		"65 keys with those of And, the most is 64":          repeated(adapter.Lock("a", nil), 64),
-		"guard: TTL 1ns is outside 100ms to":                 adapter.Lock("a", []guard.LockOption{guard.TTL(1)}),
-		"guard: Shared does not go with Once: one call runs": adapter.Lock("a", nil).Once(time.Hour, []guard.OnceOption{guard.Shared()}),
+		"Value: no template has the placeholder {tenant}": adapter.Lock("{key}", nil).Value("tenant", of("a", nil)),
+		"Value: the function of {tenant} is nil":          adapter.Lock("{tenant}", nil).Value("tenant", nil),
+		"65 keys with those of And, the most is 64":       repeated(adapter.Lock("a", nil), 64),
 	} {
 		_, err := rule.Bind(nil, 0)
 		assert.ErrorContains(t, err, problem)

@@ -69,6 +69,7 @@ func TestParse_Keys(t *testing.T) {
 		"{word}:{name.of-it}": "word:ü",
 		"{a}:{a}":             "A:A",
 		"a b\x00\n:{a}":       "a b\x00\n:A",
+		"\ufffd":              "\ufffd", // which is a character, too
 	} {
 		parsed, err := Parse(template, testGrammar())
 		require.NoError(t, err, template)
@@ -105,37 +106,6 @@ func TestTemplate_KeyErrorsNameThePlaceholderAndNeverAValue(t *testing.T) {
 			assert.False(t, value.Unfit, name)
 		}
 	}
-}
-
-func TestTemplate_LongestKeyCountsEscapes(t *testing.T) {
-	t.Parallel()
-	parsed, err := Parse("{a}", testGrammar())
-	require.NoError(t, err)
-	key, err := parsed.Key(values{"a": strings.Repeat("x", 509) + ":"})
-	require.NoError(t, err)
-	assert.Len(t, key, guard.MaxKeyLength)
-	_, err = parsed.Key(values{"a": strings.Repeat("x", 510) + ":"})
-	assert.ErrorIs(t, err, guard.ErrKey)
-}
-
-func TestTemplate_UnfitIsKept(t *testing.T) {
-	t.Parallel()
-	grammar := testGrammar()
-	grammar.Bare = func(string) (Extract[values], error) {
-		return func(values) (string, error) { return "", Unfit("no such thing") }, nil
-	}
-	parsed, err := Parse("{a}", grammar)
-	require.NoError(t, err)
-	_, err = parsed.Key(nil)
-	assert.EqualError(t, err, "guard: invalid lock key: placeholder {a}: no such thing")
-	require.NotNil(t, ValueErrorIn(err))
-	assert.True(t, ValueErrorIn(err).Unfit)
-}
-
-func TestTemplate_ValueErrorInOtherErrors(t *testing.T) {
-	t.Parallel()
-	assert.Nil(t, ValueErrorIn(nil))
-	assert.Nil(t, ValueErrorIn(guard.ErrBusy))
 }
 
 // asked is a source that remembers what it was asked for.

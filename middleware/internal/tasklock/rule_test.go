@@ -46,16 +46,12 @@ func TestRule_MisuseIsRefusedAtConstruction(t *testing.T) {
 	orders := func(opts ...guard.LockOption) tasklock.Rule { return tasks.Lock("order:{order_id}", opts) }
 	once := func(opts ...guard.OnceOption) tasklock.Rule { return orders().Once(time.Hour, opts...) }
 	for want, rule := range map[string]tasklock.Rule{
-		"no KeyFunc":                                       tasks.LockFunc(nil, nil).And("a").Unlocked(nil).OnError(nil),
-		"guard: Wait -1ns is negative":                     orders(guard.Wait(-1)),
-		"OnBusy 3 is none of Retry, Drop, GiveUp":          orders().OnBusy(3),
-		"OnBusy -1 is none of Retry, Drop, GiveUp":         orders().OnBusy(-1),
-		"guard: Wait -2ns is negative":                     once(guard.Wait(-2)),
-		"guard: keep 0s is outside 1ms to 8784h0m0s":       orders().Once(0),
-		"guard: MaxResult 0 bytes is outside 1 to 1048576": once(guard.MaxResult(0)),
-
-		"guard: Limit does not go with Once: one call runs, the others get its result":  orders(guard.Limit(2)).Once(time.Hour),
-		"guard: Shared does not go with Once: one call runs, the others get its result": once(guard.Shared()),
+		"no KeyFunc":                                 tasks.LockFunc(nil, nil).And("a").Unlocked(nil).OnError(nil),
+		"guard: Wait -1ns is negative":               orders(guard.Wait(-1)),
+		"OnBusy 3 is none of Retry, Drop, GiveUp":    orders().OnBusy(3),
+		"OnBusy -1 is none of Retry, Drop, GiveUp":   orders().OnBusy(-1),
+		"guard: Wait -2ns is negative":               once(guard.Wait(-2)),
+		"guard: keep 0s is outside 1ms to 8784h0m0s": orders().Once(0),
 	} {
 		assert.PanicsWithValue(t, "guardtasks: "+want, func() { tasks.Must(nil, rule) })
 		assert.PanicsWithValue(t, `guardtasks: row "a": `+want, func() { tasks.Table(nil, map[string]tasklock.Rule{"a": rule, "b": {}}) })
@@ -128,21 +124,5 @@ func TestOnce_KindAndPayloadAreTheInput(t *testing.T) {
 			assert.Equal(t, tasklock.GiveUp, l.Verdict(err))
 		}
 	}
-	assert.Equal(t, 1, runs)
-}
-
-// The context of a task ends by its timeout, or when its server shuts down.
-func TestOnce_WorkThatSucceedsAfterItsContextEndedIsDone(t *testing.T) {
-	t.Parallel()
-	l := tasks.Must(guardtest.NewMemoryGuard(t), tasks.Lock("order:{order_id}", nil).Once(time.Hour, guard.AtMostOnce()))
-	ctx, end := context.WithCancel(t.Context())
-	runs := 0
-	for _, ctx := range []context.Context{ctx, t.Context()} {
-		w := order7("pay", `{"order_id":7}`)
-		w.Do = func(context.Context) error { end(); runs++; return nil }
-		own, err := l.Run(ctx, w)
-		assert.NoError(t, errors.Join(own, err))
-	}
-	end()
 	assert.Equal(t, 1, runs)
 }
