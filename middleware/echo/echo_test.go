@@ -2,6 +2,7 @@ package guardecho_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
@@ -60,6 +62,17 @@ func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {
 	rows["POST /shop/:id"] = guardecho.Lock("shop:{id}")
 	assert.EqualError(t, guardecho.Check(e, rows), adaptertest.EchoCheck)
 	assert.EqualError(t, guardecho.Check(nil, nil), "guardecho: Check: no Echo")
+}
+
+func TestAnnotate_OfAGroup(t *testing.T) {
+	t.Parallel()
+	e := echo.New()
+	rows := guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}
+	group := e.Group("/orders", guardecho.Annotate(guardtest.NewMemoryGuard(t), rows))
+	group.POST("/:id/pay", held)
+	group.POST("/list", held)
+	assert.Equal(t, http.StatusOK, statusOf(e, "POST /orders/7/pay"))
+	assert.Equal(t, http.StatusNoContent, statusOf(e, "POST /orders/list"))
 }
 
 func TestMiddleware_OfTheWholeEchoAGroupOrAHost(t *testing.T) {
@@ -118,17 +131,6 @@ func TestAnnotate_BeforeTheRouterIsLoggedOnce(t *testing.T) {
 		}
 	})
 	assert.Equal(t, []string{"guard: invalid lock key: the request has no route yet: Annotate belongs into Use, not into Pre"}, logged)
-}
-
-// Echo v4 applies middleware once a request, not once a route.
-func TestMiddleware_ApplyingItMakesAClosureOnly(t *testing.T) {
-	g := guardtest.NewMemoryGuard(t)
-	for name, mw := range map[string]echo.MiddlewareFunc{
-		"Middleware": guardecho.Middleware(g, guardecho.Lock("order:{id}").BusyStatus(423)),
-		"Annotate":   guardecho.Annotate(g, guardecho.Routes{"POST /orders/:id/pay": guardecho.Lock("order:{id}")}),
-	} {
-		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { mw(ok) }), 1.0, name)
-	}
 }
 
 // ContextTimeout ends the wait, and puts what it gets back into an error of its own.
@@ -207,4 +209,37 @@ func TestKeyFunc_GetsTheContextOfItsRequest(t *testing.T) {
 		assert.Equal(t, "order:7", ask(e, "POST /orders/7/pay"))
 	}
 	assert.Nil(t, guardecho.Context(httptest.NewRequest(http.MethodPost, "/", nil)))
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestSuite(t *testing.T) { adaptertest.Suite(t, build) } //nolint:paralleltest // see Suite
+
+func build(_ testing.TB, s adaptertest.Setup) http.Handler {
+	e, routes, path := newEcho(), guardecho.Routes{}, adaptertest.Colons(s.Route())
+	var middleware []echo.MiddlewareFunc
+	switch {
+	case s.Unguarded:
+	case s.Table:
+		for _, method := range adaptertest.Methods {
+			routes[method+" "+path] = s.Rule()
+		}
+		e.Use(guardecho.Annotate(s.Guard, routes))
+	default:
+		middleware = []echo.MiddlewareFunc{guardecho.Middleware(s.Guard, s.Rule())}
+	}
+	e.Match(adaptertest.Methods, path, func(c echo.Context) error {
+		s.Work(c.Response(), c.Request())
+		if s.InCode != nil {
+			return guardecho.HTTPError(c, s.InCode(c.Request().Context()))
+		}
+		return s.Fail
+	}, middleware...)
+	return e
+}
+
+func newEcho() *echo.Echo {
+	e := echo.New()
+	e.Logger.SetOutput(io.Discard)
+	return e
 }

@@ -22,6 +22,12 @@ func newGuard() *guard.Guard {
 	return g
 }
 
+func post(h http.Handler, path string) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, path, nil))
+	return answer
+}
+
 func ExampleMiddleware() {
 	g := newGuard()
 	defer g.Close()
@@ -33,9 +39,7 @@ func ExampleMiddleware() {
 	e := echo.New()
 	e.POST("/orders/:id/pay", pay, guardecho.Middleware(g, guardecho.Lock("order:{id}")))
 
-	answer := httptest.NewRecorder()
-	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
-	fmt.Println(answer.Body)
+	fmt.Println(post(e, "/orders/42/pay").Body)
 	// Output: paid under order:42
 }
 
@@ -54,11 +58,8 @@ func ExampleAnnotate() {
 	e.POST("/orders/:id/pay", show)
 	e.POST("/orders/:id/look", show)
 
-	for _, path := range []string{"/orders/42/pay", "/orders/42/look"} {
-		answer := httptest.NewRecorder()
-		e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, path, nil))
-		fmt.Print(answer.Body)
-	}
+	fmt.Print(post(e, "/orders/42/pay").Body)
+	fmt.Print(post(e, "/orders/42/look").Body)
 	// Output:
 	// /orders/:id/pay true
 	// /orders/:id/look false
@@ -78,9 +79,7 @@ func ExampleConfig_ToMiddleware() {
 	e := echo.New()
 	e.POST("/orders/:id/pay", func(c *echo.Context) error { return c.NoContent(http.StatusNoContent) }, guarded)
 
-	answer := httptest.NewRecorder()
-	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
-	fmt.Println("without a tenant:", answer.Code)
+	fmt.Println("without a tenant:", post(e, "/orders/42/pay").Code)
 	// Output: without a tenant: 400
 }
 
@@ -101,8 +100,7 @@ func ExampleHTTPError() {
 	}
 	defer lease.Release(context.Background())
 
-	answer := httptest.NewRecorder()
-	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/stock", nil))
+	answer := post(e, "/stock")
 	fmt.Println(answer.Code, answer.Header().Get("Content-Type"))
 	// Output: 409 application/problem+json
 }
@@ -125,8 +123,6 @@ func ExampleContext() {
 		return c.String(http.StatusOK, fmt.Sprint("held: ", held))
 	}, guardecho.Middleware(g, rule))
 
-	answer := httptest.NewRecorder()
-	e.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
-	fmt.Println(answer.Body)
+	fmt.Println(post(e, "/orders/42/pay").Body)
 	// Output: held: true
 }

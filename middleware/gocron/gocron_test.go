@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
@@ -128,19 +130,29 @@ func TestLocker_LocksTheNameOfTheJob(t *testing.T) {
 	})
 }
 
+// Gocron does not log the error of a Locker: the Locker logs once why a job does not run.
 func TestLocker_FunctionNamesAreRefused(t *testing.T) {
+	var log strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		l := guardgocron.Locker(newGuard(t, s))
-		for _, name := range []string{
+		refused := []string{
 			"", "main.report", "main.main.func1", "main.main.func2.1", "jobs.Report.func1", "jobs.(*Shop).Report-fm",
 			"github.com/redlatch/redlatch/jobs.Report", "example.com/jobs.(*Shop).Report", "example.com/jobs.V2",
-		} {
+		}
+		for _, name := range slices.Concat(refused, refused) {
 			_, err := l.Lock(t.Context(), name)
 			var failed *guard.KeyError
 			require.ErrorAs(t, err, &failed, name)
 			assert.Equal(t, name, failed.Key)
 			require.ErrorContains(t, err, "gocron.WithName")
 		}
+		_, err := newScheduler(t, gocron.WithDistributedLocker(l)).NewJob(gocron.DurationJob(time.Second), gocron.NewTask(func() { t.Error("ran") }))
+		require.NoError(t, err) // a job without a name has that of its function
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, len(refused)+1, strings.Count(log.String(), "gocron.WithName"), log.String())
 		for _, name := range []string{"report", "report.daily", "tenant/7/report.daily", "Rechnung für Müller", "func1", "a/b.c/d", "example.com/reports.v2", "github.com/acme/shop/reports.v10"} {
 			got, err := l.Lock(t.Context(), name)
 			require.NoError(t, err, name)
@@ -149,48 +161,16 @@ func TestLocker_FunctionNamesAreRefused(t *testing.T) {
 	})
 }
 
-func TestLocker_GocronLearnsWhyAJobDidNotRun(t *testing.T) {
+func TestLocker_AnOutageIsNotBusy(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
-		g := newGuard(t, s)
-		errs := make(chan error, 100)
-		scheduler := newScheduler(t, gocron.WithDistributedLocker(guardgocron.Locker(g)))
-		ran := make(chan struct{}, 100)
-		held, err := g.Acquire(t.Context(), guard.Key("gocron:report"))
-		require.NoError(t, err)
-		everySecond(t, scheduler, "report", gocron.NewTask(func() { ran <- struct{}{} }), lockErrors(errs))
-		require.ErrorIs(t, <-errs, guard.ErrBusy)
 		s.Fail(&guardstore.RefusedError{Err: errors.New("down")})
-		for err = <-errs; errors.Is(err, guard.ErrBusy); err = <-errs { // until Redis is found to be down
-		}
+		_, err := guardgocron.Locker(newGuard(t, s)).Lock(t.Context(), "report")
 		require.ErrorIs(t, err, guard.ErrStore)
-		assert.Empty(t, ran)
-		s.Fail(nil)
-		_ = held.Release(t.Context()) // or the ttl has passed
-		<-ran
 	})
-
 	_, err := guardgocron.Locker(nil).Lock(t.Context(), "report")
 	require.ErrorIs(t, err, guard.ErrNoGuard)
 	assert.PanicsWithValue(t, "guardgocron: guard: TTL 1ns is outside 100ms to 24h0m0s",
 		func() { guardgocron.Locker(nil, guard.TTL(1)) })
-}
-
-// Gocron does not log the error of a Locker: the Locker logs once why a job does not run.
-func TestLocker_JobWithoutANameIsLogged(t *testing.T) {
-	var log strings.Builder
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(before)
-	bubble(t, func(t *testing.T, s *guardtest.Store) {
-		errs := make(chan error, 10)
-		scheduler := newScheduler(t, gocron.WithDistributedLocker(guardgocron.Locker(newGuard(t, s))))
-		_, err := scheduler.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(func() { t.Error("ran") }), gocron.WithEventListeners(lockErrors(errs)))
-		require.NoError(t, err)
-		for range 2 {
-			require.ErrorContains(t, <-errs, "gocron.WithName")
-		}
-	})
-	assert.Equal(t, 1, strings.Count(log.String(), "set one with gocron.WithName"), log.String())
 }
 
 // Two schedulers whose ticks are 300 ms apart; a job lasts longer than that.
@@ -205,18 +185,13 @@ func TestLocker_JobRunsOnOneOfTwoSchedulers(t *testing.T) {
 				runs.Add(1)
 				time.Sleep(500 * time.Millisecond)
 				running.Add(-1)
-			}), lockErrors(skipped))
+			}), gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { skipped <- err }))
 			time.Sleep(300 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
 		assert.EqualValues(t, 10, runs.Load(), "once per tick")
 		assert.Len(t, skipped, 10)
 	})
-}
-
-// results collects the errors of runs.
-func results(errs chan<- error) gocron.EventListener {
-	return gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { errs <- err })
 }
 
 func TestTask_ContextEndsWithItsLock(t *testing.T) {
@@ -231,7 +206,7 @@ func TestTask_ContextEndsWithItsLock(t *testing.T) {
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), guard.ErrLost)
 			return nil
-		})), results(errs))
+		})), gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { errs <- err }))
 		require.ErrorIs(t, <-errs, guard.ErrLost)
 	})
 }
@@ -240,23 +215,16 @@ func TestTask_RunElsewhereIsBusyAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *guardtest.Store) {
 		g := newGuard(t, s, guard.Wait(time.Minute))
 		boom := errors.New("boom")
-		task := guardgocron.Task(g, guard.Key("report"), func(context.Context) error { return boom })
+		task := guardgocron.Task(g, guard.Key("report"), func(context.Context) error { panic("ran") })
 		held, err := newGuard(t, s).Acquire(t.Context(), guard.Key("report"))
 		require.NoError(t, err)
 		begun := time.Now()
 		require.ErrorIs(t, task(t.Context()), guard.ErrBusy)
 		assert.Zero(t, time.Since(begun))
 
-		errs := make(chan error, 100)
-		everySecond(t, newScheduler(t), "report", gocron.NewTask(task), results(errs))
-		require.ErrorIs(t, <-errs, guard.ErrBusy)
-		require.NoError(t, held.Release(t.Context()))
-		for err = <-errs; errors.Is(err, guard.ErrBusy); err = <-errs { // until it is its turn
-		}
-		assert.Same(t, boom, err)
-
-		waits := guardgocron.Task(g, guard.Key("report"), func(context.Context) error { return nil }, guard.Wait(time.Second))
-		require.NoError(t, waits(t.Context()))
+		time.AfterFunc(time.Second, func() { _ = held.Release(context.Background()) })
+		waits := guardgocron.Task(g, guard.Key("report"), func(context.Context) error { return boom }, guard.Wait(time.Minute))
+		assert.Same(t, boom, waits(t.Context()))
 	})
 }
 
@@ -271,3 +239,37 @@ func TestTask_FindsItsGuard(t *testing.T) {
 	assert.PanicsWithValue(t, "guardgocron: no function", func() { guardgocron.Task(nil, guard.Key("report"), nil) })
 	assert.Panics(t, func() { guardgocron.Task(nil, guard.Key("report"), never, guard.TTL(1)) })
 }
+
+// bubble runs test in virtual time, with a store that instances share.
+func bubble(t *testing.T, test func(t *testing.T, s *guardtest.Store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, guardtest.NewStore()) })
+}
+
+// newGuard is the Guard of one instance.
+func newGuard(t *testing.T, s *guardtest.Store, opts ...guard.Option) *guard.Guard {
+	t.Helper()
+	g, err := guard.NewWithStore(s, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	return g
+}
+
+// newScheduler is a scheduler that is started and shut down with the test.
+func newScheduler(t *testing.T, opts ...gocron.SchedulerOption) gocron.Scheduler {
+	t.Helper()
+	s, err := gocron.NewScheduler(opts...)
+	require.NoError(t, err)
+	s.Start()
+	t.Cleanup(func() { require.NoError(t, s.Shutdown()) })
+	return s
+}
+
+// everySecond adds a job for each second.
+func everySecond(t *testing.T, s gocron.Scheduler, name string, task gocron.Task, listeners ...gocron.EventListener) {
+	t.Helper()
+	_, err := s.NewJob(gocron.DurationJob(time.Second), task, gocron.WithName(name), gocron.WithEventListeners(listeners...))
+	require.NoError(t, err)
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
@@ -24,6 +28,25 @@ func newGuard() *guard.Guard {
 	return g
 }
 
+// post sends a request, and returns the answer.
+func post(h http.Handler, path string) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, path, nil))
+	return answer
+}
+
+// payOnce sends a request of the tenant acme with an idempotency key, and prints the status, and whether the answer is
+// that of an earlier request.
+func payOnce(h http.Handler, key, body string) *httptest.ResponseRecorder {
+	request := httptest.NewRequest(http.MethodPost, "/orders/42/pay", strings.NewReader(body))
+	request.Header.Set("X-Tenant", "acme")
+	request.Header.Set("Idempotency-Key", key)
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, request)
+	fmt.Println(answer.Code, answer.Header().Get("Idempotent-Replayed") == "true")
+	return answer
+}
+
 func ExampleMiddleware() {
 	g := newGuard()
 	defer g.Close()
@@ -35,9 +58,7 @@ func ExampleMiddleware() {
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(payHandler))
 
-	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
-	fmt.Print(answer.Body)
+	fmt.Print(post(mux, "/orders/42/pay").Body)
 	// Output: paid under order:42
 }
 
@@ -59,9 +80,7 @@ func ExampleAnnotate() {
 	})
 
 	for _, path := range []string{"/orders/42/pay", "/orders/%34%32/pay", "/orders/42/look"} {
-		answer := httptest.NewRecorder()
-		h.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, path, nil))
-		fmt.Print(answer.Body)
+		fmt.Print(post(h, path).Body)
 	}
 	// Output:
 	// /orders/42/pay true
@@ -90,40 +109,27 @@ func ExampleWriteError() {
 		}
 		w.WriteHeader(http.StatusNoContent)
 	}
-	answer := httptest.NewRecorder()
-	handler(answer, httptest.NewRequest(http.MethodPost, "/stock", nil))
-	fmt.Println(answer.Code)
+	fmt.Println(post(http.HandlerFunc(handler), "/stock").Code)
 	// Output:
 	// counting
 	// 204
 }
 
-// A key may come from whatever the layers outside of the lock know: here, the user.
+// A key may come from whatever the request has: here, the host. Keys of templates may follow.
 func ExampleLockFunc() {
 	g := newGuard()
 	defer g.Close()
 
-	type tenantKey struct{}
-	authenticate := func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, "acme")))
-		})
-	}
-	tenantOrder := func(r *http.Request) (string, error) {
-		tenant, _ := r.Context().Value(tenantKey{}).(string)
-		return guard.JoinKey("tenant", tenant, "order", r.PathValue("id")), nil
-	}
+	tenant := func(r *http.Request) (string, error) { return guard.JoinKey("tenant", r.Host), nil }
+	guarded := guardhttp.Middleware(g, guardhttp.LockFunc(tenant).And("order:{id}"))
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
-		lease, _ := guard.FromContext(r.Context())
-		_, _ = fmt.Fprintln(w, "paid under", lease.Key())
-	})
-	h := guardhttp.Annotate(g, mux, guardhttp.Routes{"POST /orders/{id}/pay": guardhttp.LockFunc(tenantOrder)})
+	mux.Handle("POST /orders/{id}/pay", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, ok := guard.Held(r.Context(), guard.Key("tenant:example.com"))
+		_, _ = fmt.Fprintln(w, "held:", ok)
+	})))
 
-	answer := httptest.NewRecorder()
-	authenticate(h).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
-	fmt.Print(answer.Body)
-	// Output: paid under tenant:acme:order:42
+	fmt.Print(post(mux, "/orders/42/pay").Body)
+	// Output: held: true
 }
 
 // Requests that say they change nothing need no lock.
@@ -138,9 +144,7 @@ func ExampleRule_Unlocked() {
 		_, _ = fmt.Fprintln(w, "locked:", locked)
 	})))
 
-	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay?dry_run=1", nil))
-	fmt.Print(answer.Body)
+	fmt.Print(post(mux, "/orders/42/pay?dry_run=1").Body)
 	// Output: locked: false
 }
 
@@ -164,9 +168,7 @@ func ExampleRule_OnError() {
 	}
 	defer lease.Release(context.Background())
 
-	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
-	fmt.Print(answer.Body)
+	fmt.Print(post(mux, "/orders/42/pay").Body)
 	// Output: This order is being paid.
 }
 
@@ -199,29 +201,8 @@ func ExampleRule_And() {
 		"POST /accounts/{from}/pay/{to}": guardhttp.Lock("account:{from}").And("account:{to}"),
 	})
 
-	answer := httptest.NewRecorder()
-	h.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/accounts/alice/pay/bob", nil))
-	fmt.Print(answer.Body)
+	fmt.Print(post(h, "/accounts/alice/pay/bob").Body)
 	// Output: held: true true
-}
-
-// A key function of your own comes first.
-func ExampleRule_And_function() {
-	g := newGuard()
-	defer g.Close()
-
-	tenant := func(r *http.Request) (string, error) { return guard.JoinKey("tenant", r.Host), nil }
-	guarded := guardhttp.Middleware(g, guardhttp.LockFunc(tenant).And("order:{id}"))
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, ok := guard.Held(r.Context(), guard.Key("tenant:example.com"))
-		_, _ = fmt.Fprintln(w, "held:", ok)
-	})))
-
-	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
-	fmt.Print(answer.Body)
-	// Output: held: true
 }
 
 func ExampleRule_Once() {
@@ -232,27 +213,20 @@ func ExampleRule_Once() {
 	payHandler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		charges++
 		w.WriteHeader(http.StatusCreated)
-		_, _ = fmt.Fprintf(w, "charge %d", charges)
 	})
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g,
 		guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(24*time.Hour))(payHandler))
 
-	pay := func(body string) {
-		request := httptest.NewRequest(http.MethodPost, "/orders/42/pay", strings.NewReader(body))
-		request.Header.Set("X-Tenant", "acme")
-		request.Header.Set("Idempotency-Key", "7f9c")
-		answer := httptest.NewRecorder()
-		mux.ServeHTTP(answer, request)
-		fmt.Println(answer.Code, answer.Header().Get("Idempotent-Replayed") == "true", strings.Contains(answer.Body.String(), "charge 1"))
-	}
-	pay("70 EUR")
-	pay("70 EUR") // the client did not get the answer, and asks again
-	pay("80 EUR")
+	payOnce(mux, "7f9c", "70 EUR")
+	payOnce(mux, "7f9c", "70 EUR") // the client did not get the answer, and asks again
+	payOnce(mux, "7f9c", "80 EUR")
+	fmt.Println("charges:", charges)
 	// Output:
-	// 201 false true
-	// 201 true true
-	// 422 false false
+	// 201 false
+	// 201 true
+	// 422 false
+	// charges: 1
 }
 
 // The tenant is what authentication found, and not what a client says.
@@ -261,22 +235,24 @@ func ExampleRule_Value() {
 	defer g.Close()
 
 	type tenantKey struct{}
+	authenticate := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, "acme")))
+		})
+	}
 	tenant := func(r *http.Request) (string, error) {
 		name, _ := r.Context().Value(tenantKey{}).(string)
 		return name, nil
 	}
 	rule := guardhttp.Lock("pay:{tenant}:{idempotency-key}").Value("tenant", tenant).Once(24 * time.Hour)
-	pay := guardhttp.Middleware(g, rule)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	pay := guardhttp.Middleware(g, rule)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, held := guard.Held(r.Context(), guard.Key("pay:acme:7f9c"))
-		_, _ = fmt.Fprintln(w, "held:", held)
+		fmt.Println("held:", held)
 	}))
-
-	request := httptest.NewRequest(http.MethodPost, "/pay", nil)
-	request.Header.Set("Idempotency-Key", "7f9c")
-	answer := httptest.NewRecorder()
-	pay.ServeHTTP(answer, request.WithContext(context.WithValue(request.Context(), tenantKey{}, "acme")))
-	fmt.Print(answer.Body)
-	// Output: held: true
+	payOnce(authenticate(pay), "7f9c", "")
+	// Output:
+	// held: true
+	// 200 false
 }
 
 // One payment of an order at a time, whatever the key of the request is, and the first answer for each request that
@@ -291,22 +267,14 @@ func ExampleRule_Once_and() {
 	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, rule)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 	})))
-	pay := func(key string) {
-		request := httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil)
-		request.Header.Set("Idempotency-Key", key)
-		answer := httptest.NewRecorder()
-		mux.ServeHTTP(answer, request)
-		fmt.Println(answer.Code, answer.Header().Get("Idempotent-Replayed") == "true")
-	}
-
-	pay("7f9c")
+	payOnce(mux, "7f9c", "")
 	lease, err := g.Acquire(context.Background(), guard.Key("order:42"))
 	if err != nil {
 		panic(err)
 	}
 	defer lease.Release(context.Background())
-	pay("7f9c") // its answer is kept, and needs no lock of the order
-	pay("1b2d") // another payment of the order
+	payOnce(mux, "7f9c", "") // its answer is kept, and needs no lock of the order
+	payOnce(mux, "1b2d", "") // another payment of the order
 	// Output:
 	// 201 false
 	// 201 true
@@ -322,16 +290,13 @@ func ExampleRule_Headers() {
 		w.Header().Set("X-Payment-Id", "p-1")
 	}))
 	for range 2 {
-		request := httptest.NewRequest(http.MethodPost, "/pay", nil)
-		request.Header.Set("X-Tenant", "acme")
-		request.Header.Set("Idempotency-Key", "7f9c")
-		answer := httptest.NewRecorder()
-		pay.ServeHTTP(answer, request)
-		fmt.Println(answer.Header().Get("X-Payment-Id"), answer.Header().Get("Idempotent-Replayed") == "true")
+		fmt.Println(payOnce(pay, "7f9c", "").Header().Get("X-Payment-Id"))
 	}
 	// Output:
-	// p-1 false
-	// p-1 true
+	// 200 false
+	// p-1
+	// 200 true
+	// p-1
 }
 
 // Each attempt has a body of its own, as it says when it was sent: only the amount tells payments apart.
@@ -348,18 +313,49 @@ func ExampleRule_FingerprintFunc() {
 	pay := guardhttp.Middleware(g, rule)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 	}))
-	for _, body := range []string{
-		`{"amount":"7 EUR","sent":"10:00"}`, `{"amount":"7 EUR","sent":"10:01"}`, `{"amount":"8 EUR","sent":"10:02"}`,
-	} {
-		request := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader(body))
-		request.Header.Set("X-Tenant", "acme")
-		request.Header.Set("Idempotency-Key", "7f9c")
-		answer := httptest.NewRecorder()
-		pay.ServeHTTP(answer, request)
-		fmt.Println(answer.Code, answer.Header().Get("Idempotent-Replayed") == "true")
-	}
+	payOnce(pay, "7f9c", `{"amount":"7 EUR","sent":"10:00"}`)
+	payOnce(pay, "7f9c", `{"amount":"7 EUR","sent":"10:01"}`)
+	payOnce(pay, "7f9c", `{"amount":"8 EUR","sent":"10:02"}`)
 	// Output:
 	// 201 false
 	// 201 true
 	// 422 false
+}
+
+// routes stands for those of a program.
+func routes(g *guard.Guard) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", guardhttp.Middleware(g, guardhttp.Lock("order:{id}"))(http.NotFoundHandler()))
+	return mux
+}
+
+// The test in docs/guides/http.md.
+func TestGuide_ABusyRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardtest.NewMemoryGuard(t)
+		lease, err := g.Acquire(t.Context(), guard.Key("order:42")) // another request has it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Release(t.Context())
+		answer := httptest.NewRecorder()
+		routes(g).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil)) // waits 2 s of the bubble
+		if answer.Code != http.StatusConflict {
+			t.Errorf("got %d, want 409", answer.Code)
+		}
+	})
+}
+
+// The test in docs/guides/idempotency-keys.md.
+func TestGuide_ARouteWithOnce(t *testing.T) {
+	g := guardtest.NewMemoryGuard(t)
+	pay := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
+	handler := guardhttp.Middleware(g, guardhttp.Lock("pay:{header:X-Tenant}:{idempotency-key}").Once(time.Hour))(pay)
+	var n atomic.Int64
+	guardtest.Idempotent(t, handler, func() *http.Request {
+		r := httptest.NewRequest(http.MethodPost, "/orders/42/pay", strings.NewReader("70 EUR"))
+		r.Header.Set("X-Tenant", "acme")
+		r.Header.Set("Idempotency-Key", strconv.FormatInt(n.Add(1), 10)) // always a new key
+		return r
+	})
 }
