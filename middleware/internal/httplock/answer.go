@@ -38,9 +38,6 @@ func (a *Answer) start(ctx context.Context) {
 	a.ctx, a.before = ctx, a.Header().Clone()
 }
 
-// Unwrap returns the original, for http.ResponseController.
-func (a *Answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
 // Written reports whether the handler has answered or hijacked the connection.
 func (a *Answer) Written() bool { return a.sent || a.status != 0 }
 
