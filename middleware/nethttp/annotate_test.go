@@ -136,7 +136,6 @@ func TestAnnotate_CheckFindsThePatternsOfAMux(t *testing.T) {
 func FuzzAnnotate(f *testing.F) {
 	f.Add("POST", "example.com", "/orders/7/pay", "", "")
 	f.Add("GET", "", "/orders/a/b/pay", "/orders/a%2Fb/pay", "")
-	f.Add("POST", "example.com", "/orders/7/pay", "", "*")
 	f.Add("CONNECT", "h:80", "", "", "*")
 	f.Add("", "[::1", "*", "", "*")
 	f.Add("OPTIONS", "shop.example.com.", "//..", "/%2f%zz/..", "//..")

@@ -15,6 +15,7 @@ func TestEnter_RestoresTheOuterRequest(t *testing.T) {
 	outer, inner := &http.Request{}, &http.Request{Pattern: "GET /", MultipartForm: new(multipart.Form)}
 	leave := Enter(outer, inner, func(r *http.Request) { current = r })
 	assert.Same(t, inner, current)
+	assert.Empty(t, Request(t.Context(), inner, nil).Pattern, "an adapter sets that of its own route")
 	leave()
 	HandBack(outer, &http.Request{}) // of a layer that learned less
 	assert.Same(t, outer, current)
