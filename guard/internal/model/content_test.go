@@ -11,21 +11,10 @@ import (
 	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
 )
 
-// How the model's words are written down in Redis.
-//
-//   - A fence, and the clock, is a number of µs: equal ranks are equal numbers, a rank above
-//     another is a higher number, and the fence after another is one more. A script runs at
-//     one time, that which the model has after it.
-//   - A place is a number of µs, too, below the clock. A new one is the clock, or one more
-//     than the highest in the queue: the model knows it by being above all others.
-//   - An owner says in its name what it tolerates: i0-1, i0-2.1, i0-0.1.
-//   - A hold lives for a ttl, a grant for an ack window. From the second holder on, each has an expiry of its own,
-//     at the server's clock, which passes when the model says so. The last of several keeps it.
-//   - A claim that waits asked a moment ago, and its instance listens. Ghosts show what the model says of claims that
-//     it skips: they are dead in one way or another, and make no difference.
-//   - The model has no metadata, no marks in seen and no message but "ask". What scripts do with them follows from
-//     what the model says, and is checked, too. The claims that get the lock are notified, in order, and so are
-//     those that come to be in front.
+// How the model's words are written down in Redis. Fences, places and the clock are numbers of µs: equal ranks are equal
+// numbers, and a script runs at the time that the model has after it. An owner says in its name what it tolerates: i0-1,
+// i0-2.1, i0-0.1. The model has no metadata, no marks in seen and no message but "ask". What scripts do with them follows
+// from what the model says, and is checked, too.
 
 const (
 	ttl     = 30 * time.Second
@@ -99,6 +88,7 @@ type play struct {
 	after    modeltest.Content
 	reply    string
 	messages []string
+	late     time.Duration // since the call, if Redis's own clock runs
 	wrong    []string
 }
 
@@ -184,15 +174,6 @@ func (p *play) places() map[string]float64 {
 	return all
 }
 
-// rest is for how long a lock stays taken whose MinHold a release asks for. It was granted just
-// now, or a while ago.
-func (p *play) rest() time.Duration {
-	if p.isAhead(0) {
-		return minHold - agoHeld
-	}
-	return minHold
-}
-
 func (p *play) isAhead(o owner) bool { return p.claims[o].outran || p.marked }
 
 // since is when a holder was granted the lock.
@@ -203,27 +184,97 @@ func (p *play) since(o owner) int64 {
 	return p.fenceOf(p.claims[o].noted)
 }
 
-// expiry is when a holder expires. Its lease is of whole milliseconds.
-func (p *play) expiry(o owner) int64 {
-	ends, since := p.expires(o), p.since(o)
-	if p.claims[o].lapsed {
-		return since + (ends-since)/1000*1000
-	}
-	return since + leaseOf(since, ends)*1000
+// hold is the value of a holder.
+type hold struct {
+	depth          int
+	fence          int64
+	since, ends    int64 // the lease between them is of whole milliseconds
+	ahead, revoked bool
+	meta           string
 }
 
-func (p *play) expires(o owner) int64 {
-	switch {
-	case p.claims[o].lapsed && p.edge:
-		return p.at
-	case p.claims[o].lapsed:
-		return p.at - 1_000_000 - int64(o)*1000
-	case p.acked:
-		return p.at + ackLeft.Microseconds() + int64(o)*1000
-	case p.longer:
-		return p.at + time.Hour.Microseconds() - int64(o)*1000
+// held is how a holder is found.
+func (p *play) held(o owner) hold {
+	is := &p.claims[o]
+	h := hold{depth: 1, fence: p.fenceOf(is.noted), since: p.since(o), ahead: p.isAhead(o), revoked: is.revoked}
+	if !p.acked {
+		h.meta = p.meta(o)
 	}
-	return p.at + ownLeft.Microseconds() + int64(o)*1_000_000
+	switch {
+	case is.lapsed && p.edge:
+		h.ends = p.at - (p.at-h.since)%1000
+	case is.lapsed:
+		h.ends = p.at - 1_000_000 - int64(o)*1000 - (p.at-h.since)%1000
+	case p.acked:
+		h.endsAt(p.at + ackLeft.Microseconds() + int64(o)*1000)
+	case p.longer:
+		h.endsAt(p.at + time.Hour.Microseconds() - int64(o)*1000)
+	default:
+		h.endsAt(p.at + ownLeft.Microseconds() + int64(o)*1_000_000)
+	}
+	return h
+}
+
+// endsAt has a hold end then, or less than a millisecond later.
+func (h *hold) endsAt(at int64) { h.ends = h.since + (at-h.since+999)/1000*1000 }
+
+// last is the hold that a MinHold left.
+func (p *play) last() hold {
+	h := hold{fence: p.fenceOf(p.now), since: p.fenceOf(p.now), meta: "of the last one"}
+	h.endsAt(p.at + restOne.Microseconds())
+	return h
+}
+
+func (h *hold) text(flags string) string {
+	if h.ahead {
+		flags += fmt.Sprint("a", h.since)
+	}
+	if h.revoked {
+		flags = "r" + flags
+	}
+	return fmt.Sprint(h.depth, " ", h.fence, " ", max(h.ends-h.since+999, 0)/1000, " ", orDash(flags), " ", h.meta)
+}
+
+func orDash(flags string) string {
+	if flags == "" {
+		return "-"
+	}
+	return flags
+}
+
+// found is what the script finds.
+func (p *play) found() modeltest.Content {
+	c := modeltest.Content{
+		Lock: map[string]string{}, Queue: map[string]float64{}, Ended: map[string]float64{}, Seen: map[string]string{}, Holders: map[string]float64{},
+	}
+	p.foundEnded(&c)
+	p.foundQueue(&c)
+	flags, ends := "", p.at+1_000_000
+	if len(c.Queue) > 0 && !p.several() {
+		flags = "w"
+	}
+	for i, is := range p.claims {
+		if !is.holds {
+			continue
+		}
+		h, name := p.held(owner(i)), p.name(owner(i))
+		c.Lock[name], ends = h.text(flags), max(ends, h.ends)
+		if is.mode != exclusive {
+			c.Holders[name], c.Holders["limit "+name] = float64(h.ends), is.mode.score()
+		}
+	}
+	if p.resting {
+		h := p.last()
+		c.Lock["r-1"], ends = h.text(flags), p.at+restOne.Microseconds()
+	}
+	if len(c.Lock) > 0 {
+		c.LockTTL = time.Duration((ends-p.at+999)/1000) * time.Millisecond
+	}
+	if p.several() {
+		c.Lock["@fence"] = p.text(p.fence)
+		c.HoldersTTL = c.LockTTL
+	}
+	return c
 }
 
 // several reports whether those inside tolerate others.
@@ -242,76 +293,6 @@ func (m mode) score() float64 {
 		return float64(-limit)
 	}
 	return -9007199254740991
-}
-
-// found is what the script finds.
-func (p *play) found() modeltest.Content {
-	c := modeltest.Content{
-		Lock: map[string]string{}, Queue: map[string]float64{}, Ended: map[string]float64{}, Seen: map[string]string{}, Holders: map[string]float64{},
-	}
-	p.foundEnded(&c)
-	p.foundQueue(&c)
-	flags := ""
-	if (len(c.Queue) > 0) && !p.several() {
-		flags = "w"
-	}
-	ends := p.at + 1_000_000
-	for i, is := range p.claims {
-		if is.holds {
-			ends = max(ends, p.foundHolder(&c, owner(i), flags))
-		}
-	}
-	if p.resting {
-		c.Lock["r-1"] = fmt.Sprint("0 ", p.text(p.now), " ", leaseOf(p.fenceOf(p.now), p.at+restOne.Microseconds()), " ", orDash(flags), " of the last one")
-		ends = p.at + restOne.Microseconds()
-	}
-	if len(c.Lock) > 0 {
-		c.LockTTL = time.Duration((ends-p.at+999)/1000) * time.Millisecond
-	}
-	if p.several() {
-		c.Lock["@fence"] = p.text(p.fence)
-		c.HoldersTTL = c.LockTTL
-	}
-	return c
-}
-
-// leaseOf is in ms, and endOf what it says of when a holder's time ends.
-func leaseOf(since, ends int64) int64 { return max(int64(math.Ceil(float64(ends-since)/1000)), 0) }
-
-func endOf(words []string) int64 {
-	since, _ := strconv.ParseInt(words[1], 10, 64)
-	if _, ahead, is := strings.Cut(strings.TrimRight(words[3], "rw"), "a"); is {
-		since, _ = strconv.ParseInt(ahead, 10, 64)
-	}
-	lease, _ := strconv.ParseInt(words[2], 10, 64)
-	return since + lease*1000
-}
-
-func orDash(flags string) string {
-	if flags == "" {
-		return "-"
-	}
-	return flags
-}
-
-// foundHolder writes a holder down, and says when it expires.
-func (p *play) foundHolder(c *modeltest.Content, o owner, flags string) (expiry int64) {
-	is, meta := &p.claims[o], ""
-	if !p.acked {
-		meta = p.meta(o)
-	}
-	if p.isAhead(o) {
-		flags += fmt.Sprint("a", p.at-agoHeld.Microseconds())
-	}
-	if is.revoked {
-		flags = "r" + flags
-	}
-	expiry = p.expiry(o)
-	if is.mode != exclusive {
-		c.Holders[p.name(o)], c.Holders["limit "+p.name(o)] = float64(expiry), is.mode.score()
-	}
-	c.Lock[p.name(o)] = fmt.Sprint("1 ", p.text(is.noted), " ", leaseOf(p.since(o), expiry), " ", orDash(flags), " ", meta)
-	return expiry
 }
 
 // foundEnded writes down the tombstones, and the fence that is ahead of the clock.
@@ -386,9 +367,9 @@ func (c *call) quick() bool {
 }
 
 func (p *play) args() (name string, keys []string, args []any) {
-	self, prefix, ms := p.name(0), "1c:", ttl.Milliseconds()
+	self, channels, ms := p.name(0), "1"+modeltest.Channels, ttl.Milliseconds()
 	if p.anywhere {
-		prefix = "0c:"
+		channels = "0" + modeltest.Channels
 	}
 	switch p.what {
 	case asks:
@@ -405,13 +386,13 @@ func (p *play) args() (name string, keys []string, args []any) {
 		if !p.isPlain() {
 			wants += " " + p.text(p.floor)
 		}
-		return "acquire", modeltest.Keys, []any{prefix, self, ms, p.meta(0), wants}
+		return "acquire", modeltest.Keys, []any{channels, self, ms, p.meta(0), wants}
 	case gives:
 		how := ""
 		if !p.isPlain() {
 			how = p.text(p.command.fence) + " " + strconv.FormatInt(int64(modeltest.Bit(p.keep))*minHold.Milliseconds(), 10) + [...]string{" -", " t"}[modeltest.Bit(p.inDoubt)]
 		}
-		return "release", modeltest.Keys, []any{prefix, self, how}
+		return "release", modeltest.Keys, []any{channels, self, how}
 	}
 	keys = modeltest.Keys[:1]
 	if p.claims[0].mode != exclusive {
@@ -422,29 +403,15 @@ func (p *play) args() (name string, keys []string, args []any) {
 
 // wasWritten says for how long a holder was written down by the call, or 0.
 func (p *play) wasWritten(o owner) time.Duration {
-	is := &p.k.claims[o]
-	switch {
+	switch is := &p.k.claims[o]; {
 	case !is.holds || p.k.ended:
 		return 0
 	case is.granted:
 		return ack
 	case o == 0 && p.what == asks, o == 0 && p.k.renewed:
 		return ttl
-	case !p.claims[o].holds:
-		return -1 // other claims get in the same way
 	}
 	return 0
-}
-
-// ends is when a holder expires.
-func (p *play) ends(o owner, written time.Duration) int64 {
-	switch was := &p.claims[o]; {
-	case written == 0:
-		return p.expiry(o)
-	case was.holds && !was.lapsed:
-		return max(p.expiry(o), p.at+written.Microseconds())
-	}
-	return p.at + written.Microseconds()
 }
 
 // rests reports whether the call has the lock rest.
@@ -491,22 +458,17 @@ func (p *play) minted(o owner) bool {
 }
 
 func (p *play) saysBusy() string {
-	place, front := "0", int64(0)
+	place, front := 0.0, 0
 	if p.queue {
-		place = fmt.Sprintf("%.0f", p.after.Queue[p.name(0)])
-		front = int64(slices.Index(modeltest.InOrder(p.after.Queue), p.name(0)))
+		places := p.places()
+		place, front = places[p.name(0)], slices.Index(modeltest.InOrder(places), p.name(0))
 	}
 	// Who can share the lock waits for the first that leaves, another one for the last.
 	ends, meta := int64(-1), ""
-	for name, value := range p.after.Lock {
-		words := strings.SplitN(value, " ", 5)
-		if name == "@fence" {
-			continue
-		}
-		its := endOf(words)
+	for _, h := range p.holds() {
 		sooner := p.k.claims[0].limit() > 1
-		if ends < 0 || its != ends && (its < ends) == sooner || its == ends && words[4] != "" && (name > meta) {
-			ends, meta = its, words[4]
+		if ends < 0 || h.ends != ends && (h.ends < ends) == sooner {
+			ends, meta = h.ends, h.meta
 		}
 	}
 	_, strictest := p.k.inside()
@@ -517,5 +479,5 @@ func (p *play) saysBusy() string {
 	if ends < 0 {
 		left = -1
 	}
-	return fmt.Sprint("busy ", left, " ", place, " ", front, " ", strictest, " ", modeltest.Bit(p.k.resting), " ", meta)
+	return fmt.Sprintf("busy %d %.0f %d %d %d %s", left, place, front, strictest, modeltest.Bit(p.k.resting), meta)
 }

@@ -12,16 +12,11 @@
 //     is on its way to remove it,
 //   - a claim that waits is overtaken by a later one, or gets a worse place, or gets the answer that it has ended,
 //   - a claim gets in before a MinHold has ended, or the lock stays taken though no MinHold asked for that,
-//   - a hold continues that was revoked, or has expired; a renewal confirms a hold which Redis has lost; or a
-//     revocation ends another hold than the named one,
-//   - a claim that asks is kept waiting by a holder that has expired, or by no holder,
-//   - the claim in front fits, and a command that has to look does not let it in,
+//   - a hold continues that was revoked, or has expired; or a renewal confirms a hold which Redis has lost,
 //   - a claim never gets in, though from now on nothing fails and no new claim comes.
 //
 // Then the tests break the rules of the protocol one by one. For each, a property breaks that holds
-// while the rules are kept. The shortest way to it shows the purpose of the rule. Two of the
-// properties cost waiting only, and say so: a rule that breaks only these keeps no claim from working
-// beside a claim that does not tolerate it.
+// while the rules are kept. The shortest way to it shows the purpose of the rule.
 //
 //	go test -v -run TestBrokenRules ./guard/internal/model
 //
@@ -29,14 +24,14 @@
 //
 // One key, and one copy of the scripts acquire, release and renew, with all that they read and write, for two kinds of
 // searches. In one, three instances have two claims each, which may be in any state, and a line of
-// callers that want to be alone. They hand the lock over. Work has a MinHold; a hold is revoked, or broken. In the other,
+// callers that want to be alone. They hand the lock over. Work has a MinHold; a hold is revoked. In the other,
 // up to four claims, each of a process of its own, want to be alone, one of two (Limit) or readers (Shared). Each holder
 // has its own expiry, as soon as no process trusts it; the hash lives until the last of them. Renewals are
 // late, too.
 //
 // In both, callers come and go, some do not wait, work ends, or continues after a loss. Commands
-// are lost, answered late or never, arrive late and any number of times. Messages are
-// lost or late. An instance loses its subscription, says so when it asks the next time, and may
+// are lost, answered late or never, arrive late and any number of times. Claims ask at any time,
+// whether or not a message asks them to. An instance loses its subscription, says so when it asks the next time, and may
 // get it back. Holds and grants expire as soon as no process trusts them. Processes crash.
 // Claims are skipped while their callers wait: because they were silent, or because no message
 // reaches them and they did not say so yet. Redis loses its data. Its clock steps back, also under a hold: of the
@@ -46,8 +41,7 @@
 //
 //   - Time. Whatever may happen after a while may happen at once, and a deadline passes
 //     before the hold expires: that is what counting it from the sending is for. So the renewal of an exclusive hold
-//     matters only when it is refused, a message no more than the pulse
-//     of the claim, and an ack window is as good as a ttl. Tombstones outlive
+//     matters only when it is refused, and an ack window is as good as a ttl. Tombstones outlive
 //     all commands on the wire. A silent claim in front that does not fit is skipped after seconds: that is no state.
 //   - Values of fences, of the clock and of places. They are ranks, and something fits
 //     between any two: an instance does not hand over once each µs for long. A new place
@@ -59,6 +53,8 @@
 //   - A first caller's hold that is confirmed too late: it asks again, where the real one
 //     releases it first.
 //   - What callers of one process do with a permit that they share: guard/internal/cohort tests it.
+//   - Waiting that costs time only: the replay shows which claims a command lets in.
+//   - The scripts revoke and break: guard/inspect tests them.
 //   - The counter of nested calls, metadata, several ttls, a cluster, a quorum; the index of holders by their ends, which
 //     decides nothing. The replay has some of these.
 //
@@ -78,6 +74,6 @@
 //
 // # How far it goes
 //
-// The bounds are those of model_test.go, and every step of the model is taken within them. How -short, -large and the
-// race detector change them: see package modeltest.
+// The bounds are those of model_test.go, and every step of the model is taken within them. How -short and -large
+// change them: see package modeltest.
 package model

@@ -1,6 +1,10 @@
 package model
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
+)
 
 // lapse is the end of a holder's time, or of the ack window. A caller that trusts it has passed
 // its deadline before.
@@ -16,11 +20,6 @@ func (r *rules) lapse(s *state, o owner) bool {
 	}
 	if c.reply == held && !c.bereft {
 		c.reply = heldLate
-	}
-	if r.hashLivesAsTheLatest {
-		for i := range s.claims {
-			s.claims[i].holds = false
-		}
 	}
 	return true
 }
@@ -55,10 +54,8 @@ func (r *rules) skipWanted(s *state, o owner) bool {
 	case !c.queued || c.phase == ended:
 		return false
 	case s.of(o).mute && !c.marked: // it did not say yet that no message reaches it
-	case s.budget.skips == 0:
+	case !modeltest.Spend(&s.budget.skips):
 		return false
-	default:
-		s.budget.skips--
 	}
 	c.queued = false
 	return true
@@ -67,10 +64,9 @@ func (r *rules) skipWanted(s *state, o owner) bool {
 // unsubscribe is the loss of the right to subscribe, or of the connection.
 func (r *rules) unsubscribe(s *state, o owner) bool {
 	in := s.of(o)
-	if s.lines() && o%slots != 0 || !s.lines() && s.claims[o].phase != waiting || in.dead || in.mute || s.budget.mutes == 0 {
+	if s.lines() && o%slots != 0 || !s.lines() && s.claims[o].phase != waiting || in.dead || in.mute || !modeltest.Spend(&s.budget.mutes) {
 		return false
 	}
-	s.budget.mutes--
 	in.mute = true
 	return true
 }
@@ -83,16 +79,14 @@ func (r *rules) subscribe(s *state, o owner) bool {
 }
 
 // sendAcquire leaves an acquire on the wire.
-func (c *claim) sendAcquire() bool {
+func (c *claim) sendAcquire() {
 	switch {
 	case c.phase != waiting:
-		return false
 	case c.known > 0:
 		c.lateAcquire |= placed
 	default:
 		c.lateAcquire |= unplaced
 	}
-	return true
 }
 
 func acquireArrives(as acquireCopies) func(r *rules, s *state, o owner) bool {
@@ -136,11 +130,11 @@ func (r *rules) lateLost(s *state, o owner) bool {
 // crash keeps the commands on the wire.
 func (r *rules) crash(s *state, o owner) bool {
 	in := s.of(o)
-	if in != &s.instances[o] || in.dead || s.budget.crashes == 0 {
+	if in != &s.instances[o] || in.dead {
 		return false
 	}
 	busy := func(c claim) bool { return c.phase != free && c.phase != ended }
-	if !slices.ContainsFunc(s.claimsOf(o), busy) {
+	if !slices.ContainsFunc(s.claimsOf(o), busy) || !modeltest.Spend(&s.budget.crashes) {
 		return false
 	}
 	for i := range s.claimsOf(o) {
@@ -148,13 +142,12 @@ func (r *rules) crash(s *state, o owner) bool {
 		c.sendAcquire()
 		c.lateRelease = c.lateRelease || c.phase == releasing
 	}
-	s.budget.crashes--
 	*in = instance{dead: true}
 	return true
 }
 
 func (r *rules) flush(s *state, o owner) bool {
-	if o != 0 || s.budget.flushes == 0 {
+	if o != 0 || !modeltest.Spend(&s.budget.flushes) {
 		return false
 	}
 	for i := range s.claims {
@@ -162,7 +155,6 @@ func (r *rules) flush(s *state, o owner) bool {
 		c.bereft = c.phase == holding || c.reply == held
 		c.holds, c.queued, c.tombstone = false, false, false
 	}
-	s.budget.flushes--
 	s.ahead, s.fence, s.known, s.flushed = 0, 0, false, true
 	s.resting, s.owed = false, false
 	s.excused = s.excused || s.now < s.highest()
@@ -172,10 +164,9 @@ func (r *rules) flush(s *state, o owner) bool {
 // stepBack sets Redis's clock back, at any time: also under a hold, under which fences are handed over that Redis
 // does not know. Expiries are of the clock, too: what has expired, and is there still, has not.
 func (r *rules) stepBack(s *state, o owner) bool {
-	if o != 0 || s.budget.steps == 0 || s.water > 0 {
+	if o != 0 || s.water > 0 || !modeltest.Spend(&s.budget.steps) {
 		return false
 	}
-	s.budget.steps--
 	s.water = max(s.now, s.ahead, s.highest()) + gap
 	s.now, s.known = 1, false
 	for i := range s.claims {
@@ -234,41 +225,17 @@ func (r *rules) endRest(s *state, o owner) bool {
 	return true
 }
 
-// revoke is a round trip of an operator, and names the hold that is there by its fence.
+// revoke is a round trip of an operator.
 func (r *rules) revoke(s *state, o owner) bool {
-	if s.budget.revokes == 0 || !s.claims[o].holds || s.claims[o].revoked {
+	c := &s.claims[o]
+	if !c.holds || c.revoked || !modeltest.Spend(&s.budget.revokes) {
 		return false
 	}
-	s.budget.revokes--
-	s.named, s.lateBreak = s.fence, false
-	r.revokeScript(s)
+	c.revoked = true
 	return true
 }
 
-func (r *rules) breakHold(s *state, o owner) bool {
-	if s.budget.breaks == 0 || !s.claims[o].holds {
-		return false
-	}
-	s.budget.breaks--
-	s.named, s.lateBreak = s.fence, true
-	r.breakScript(s)
-	return true
-}
-
-// stepInLate is the same command once more. While the rules are kept, it finds no such hold.
-func (r *rules) stepInLate(s *state, o owner) bool {
-	if h := s.holder(); o != 0 || s.named == 0 || h == noOwner || s.claims[h].revoked && !s.lateBreak {
-		return false
-	}
-	if s.lateBreak {
-		r.breakScript(s)
-	} else {
-		r.revokeScript(s)
-	}
-	return true
-}
-
-// askRevoked is for a grant that was revoked, or broken, before its instance asked: the instance learns that the claim
+// askRevoked is for a grant that was revoked before its instance asked: the instance learns that the claim
 // has ended, gives it back, and uses another claim.
 func (r *rules) askRevoked(s *state, o owner) bool {
 	c := &s.claims[o]

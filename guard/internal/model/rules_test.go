@@ -16,63 +16,48 @@ type rules struct {
 	joinKeepsWorsePlace  bool // a claim does not get its place back once it is queued after it
 	confirmsAnyFence     bool // a hold is confirmed whatever the claim says its fence must be above
 	restIsIgnored        bool // release frees a lock whose MinHold has not ended
-	restGrants           bool // release passes it on
 	lostKeeps            bool // the release of an owner without the lock keeps it taken
 	revokedRests         bool // a MinHold keeps a lock taken that was revoked
 	confirmsRevoked      bool // acquire confirms a hold that was revoked
 	renewsRevoked        bool // renew renews it
-	revokeFrees          bool // a revocation deletes the hold
-	stepsInOnAny         bool // a revocation does not ask under which fence the lock is held
 	mutesAreDead         bool // a claim that no message reaches is skipped, however lately it asked
 	ownLimitIsIgnored    bool // a claim gets in whatever it tolerates itself
 	limitInsideIsIgnored bool // a claim gets in whatever those inside tolerate
-	deadAreCounted       bool // expired holders are not dropped
 	liveAreDropped       bool // holders are dropped that have not expired
-	hashLivesAsTheLatest bool // the hash has the ttl of the latest holder, not the longest one
 	hashEndsWithOne      bool // the release of one frees the lock
 	fencesRepeat         bool // fences of one instant are the same
 	grantForgetsFence    bool // a fence that is ahead of the clock is not remembered
 	passesTheQueue       bool // a claim that does not wait gets in before those that wait
-	passesTheFront       bool // a claim that waits gets in before a live one in front that does not fit
-	confirmServesNobody  bool // a confirmation does not let in the claims that fit beside it
-	releaseServesNobody  bool // a release does not
-	givingUpServesNobody bool // a claim that gives up its place does not
 	renewalRevives       bool // a renewal brings back a hold that has expired
 	renewalIgnoresFence  bool // a renewal does not ask under which fence the owner holds
 
 	// The instance.
-	trustsMessages     bool // works on a message, without asking
 	trustsLateAnswers  bool // counts its deadline from the answer, not from the sending
 	neverTombstones    bool // forgets that an acquire may still be on its way
-	hasNoPulse         bool // asks again only after a message
 	dropsFloor         bool // does not say what the fence of a claim must be above
 	ignoresHighWater   bool // works under a fence that is below those from before the clock was set back
 	releasesCarelessly bool // does not say how high its fence is where the clock may be below it
 	outrunsClock       bool // hands over locally without regard to the clock
 	handsOnAhead       bool // hands over locally under a fence that is ahead of the clock
 	handsOnKept        bool // hands over locally in spite of a MinHold
-	endedHasNoDepth    bool // a renewal after the work has ended writes a depth of 0
 
 	watch *watch // no rule: sees what the scripts are called with
 }
 
 // What must not happen.
 const (
-	nothing  modeltest.Property = ""
-	mutex    modeltest.Property = "more work on grants that Redis did not lose than one of them tolerates"
-	unheld   modeltest.Property = "a caller believes that it holds the lock, and Redis does not know of it, though nothing was lost"
-	fences   modeltest.Property = "work begins under a fence that it must not have"
-	zombie   modeltest.Property = "Redis keeps a claim that has ended, and nothing is on its way to undo it"
-	order    modeltest.Property = "a claim that waits is overtaken, or gets a worse place"
-	outcast  modeltest.Property = "a claim that waits gets the answer that it has ended"
-	early    modeltest.Property = "a caller gets in before a MinHold has ended"
-	kept     modeltest.Property = "a lock stays taken after its work, and no MinHold asked for that"
-	revived  modeltest.Property = "a hold continues although it was revoked, or its time has ended"
-	silent   modeltest.Property = "a holder gets the answer that it still holds, and Redis has lost its hold"
-	astray   modeltest.Property = "an operator ends a hold that was not meant"
-	vain     modeltest.Property = "a claim that asks is kept waiting for nothing (costs waiting only)"
-	unserved modeltest.Property = "the first claim in the queue fits, and a command that should let it in does not (costs waiting only)"
-	stuck                       = modeltest.Stuck
+	nothing modeltest.Property = ""
+	mutex   modeltest.Property = "more work on grants that Redis did not lose than one of them tolerates"
+	unheld  modeltest.Property = "a caller believes that it holds the lock, and Redis does not know of it, though nothing was lost"
+	fences  modeltest.Property = "work begins under a fence that it must not have"
+	zombie  modeltest.Property = "Redis keeps a claim that has ended, and nothing is on its way to undo it"
+	order   modeltest.Property = "a claim that waits is overtaken, or gets a worse place"
+	outcast modeltest.Property = "a claim that waits gets the answer that it has ended"
+	early   modeltest.Property = "a caller gets in before a MinHold has ended"
+	kept    modeltest.Property = "a lock stays taken after its work, and no MinHold asked for that"
+	revived modeltest.Property = "a hold continues although it was revoked, or its time has ended"
+	silent  modeltest.Property = "a holder gets the answer that it still holds, and Redis has lost its hold"
+	stuck                      = modeltest.Stuck
 )
 
 // breaks notes the first property that breaks.
@@ -151,25 +136,6 @@ func (s *state) checkOvertaken(o owner) {
 		if c := &s.claims[i]; c.queued && c.phase != ended && (!by.queued || c.place < by.place) {
 			s.breaks(order)
 		}
-	}
-}
-
-// tolerable reports whether all holders that have not expired tolerate a claim. A claim that believes that it
-// holds counts as its mode says.
-func (s *state) tolerable(c *claim) bool {
-	n, least := 1, c.limit()
-	for i := range s.claims {
-		if h := &s.claims[i]; h.holds && !h.lapsed && h != c {
-			n, least = n+1, min(least, h.limit())
-		}
-	}
-	return n <= least && !s.resting
-}
-
-// checkServed is for a command that lets in the claims that fit.
-func (s *state) checkServed() {
-	if o := s.first(); o != noOwner && s.claims[o].phase != ended && s.tolerable(&s.claims[o]) {
-		s.breaks(unserved)
 	}
 }
 

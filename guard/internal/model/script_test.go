@@ -83,7 +83,6 @@ func (r *rules) acquire(s *state, o owner, queue bool, place, floor uint8) scrip
 		k.checkOvertaken(o)
 		k.admit(o)
 	}
-	k.checkServed()
 	return k
 }
 
@@ -103,11 +102,8 @@ func (k *script) confirm(o owner) {
 	k.above = 0
 	c.granted = false
 	_, strictest := k.inside()
-	if strictest > 1 && k.hasQueue() && !k.confirmServesNobody {
+	if strictest > 1 && k.hasQueue() {
 		k.serve(noOwner)
-	}
-	if strictest > 1 {
-		k.checkServed()
 	}
 }
 
@@ -137,20 +133,11 @@ func (r *rules) release(s *state, o owner) script {
 		return k
 	}
 	k.prune()
-	if k.resting && rests && k.restGrants {
-		k.resting = false
-		k.serve(noOwner)
-		k.resting = !k.taken()
-		return k
-	}
 	if _, strictest := k.inside(); strictest == 1 {
 		k.heads = first == o
 		return k
 	}
-	if mine && !k.releaseServesNobody || !mine && !k.givingUpServesNobody {
-		k.serve(noOwner)
-	}
-	k.checkServed()
+	k.serve(noOwner)
 	return k
 }
 
@@ -203,7 +190,7 @@ func (k *script) prune() {
 	for i := range k.claims {
 		due = due || k.claims[i].holds && k.claims[i].lapsed
 	}
-	if !due || k.deadAreCounted {
+	if !due {
 		return
 	}
 	for i := range k.claims {
@@ -239,9 +226,6 @@ func (k *script) serve(self owner) {
 			k.claims[o].queued = false
 			continue
 		}
-		if o != noOwner && !k.fits(o) && k.passesTheFront {
-			o = k.firstThatFits()
-		}
 		if o == noOwner || !k.fits(o) {
 			return
 		}
@@ -256,18 +240,6 @@ func (k *script) serve(self owner) {
 			return
 		}
 	}
-}
-
-// firstThatFits breaks a rule.
-func (k *script) firstThatFits() owner {
-	first := noOwner
-	for i := range k.claims {
-		c := &k.claims[i]
-		if c.queued && k.fits(owner(i)) && (first == noOwner || c.place < k.claims[first].place) {
-			first = owner(i)
-		}
-	}
-	return first
 }
 
 // admit lets a claim in.
@@ -309,12 +281,9 @@ func (k *script) mint(c *claim) {
 func (k *script) grants(o, self owner) {
 	c := &k.claims[o]
 	c.granted = o != self
-	if c.notified = o != self && !c.marked; c.notified {
+	if o != self && !c.marked {
 		k.notified[k.notifiedCount] = o
 		k.notifiedCount++
-	}
-	if k.trustsMessages {
-		c.got = c.noted
 	}
 }
 
@@ -333,37 +302,4 @@ func (k *script) join(o owner, place uint8) {
 		place++
 	}
 	c.queued, c.place = true, place
-}
-
-// revokeScript is the script revoke.
-func (r *rules) revokeScript(s *state) {
-	o := s.holder()
-	if o == noOwner || s.claims[o].revoked || s.fence != s.named && !r.stepsInOnAny {
-		return
-	}
-	if s.fence != s.named {
-		s.breaks(astray)
-	}
-	if s.claims[o].revoked = true; r.revokeFrees {
-		s.claims[o].holds = false
-		k := script{rules: r, state: s}
-		k.serve(noOwner)
-	}
-}
-
-// breakScript is the script break. Who has the hold does not know, as after a loss of data.
-func (r *rules) breakScript(s *state) {
-	o := s.holder()
-	if o == noOwner || s.fence != s.named && !r.stepsInOnAny {
-		return
-	}
-	if s.fence != s.named {
-		s.breaks(astray)
-	}
-	c := &s.claims[o]
-	c.holds, c.bereft = false, c.phase == holding || c.reply == held
-	c.queued, c.tombstone, c.ended = false, true, true
-	if s.fence > s.now {
-		s.ahead = max(s.ahead, s.fence)
-	}
 }

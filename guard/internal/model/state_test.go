@@ -21,12 +21,10 @@ type state struct {
 	claims    [owners]claim
 
 	// Redis. Holders and queue are noted at the claims.
-	now       uint8 // TIME
-	ahead     uint8 // the highest fence that :ended remembers: it is ahead of the clock
-	fence     uint8 // the highest of those inside
-	resting   bool  // no claim holds, and a MinHold has not ended
-	named     uint8 // the fence in a command of an operator, which may arrive once more
-	lateBreak bool  // that is a break, else a revocation
+	now     uint8 // TIME
+	ahead   uint8 // the highest fence that :ended remembers: it is ahead of the clock
+	fence   uint8 // the highest of those inside
+	resting bool  // no claim holds, and a MinHold has not ended
 
 	// Of use for the replay only: the queue has other things in it; one of these waits in front, and is dead.
 	cruft, ghosts bool
@@ -55,7 +53,6 @@ type budget struct {
 	skips    uint8 // of a live claim, because its instance did not seem to listen
 	keeps    uint8 // work with a MinHold
 	revokes  uint8 // an operator revokes a hold
-	breaks   uint8 // an operator breaks a hold
 	mutes    uint8 // an instance loses its subscription
 }
 
@@ -119,20 +116,18 @@ type claim struct {
 	entry
 
 	// The instance's side.
-	phase    phase
-	reply    reply // on its way to the instance
-	got      uint8 // the fence in that reply
-	ahead    bool  // that, or the lease's, is ahead of Redis's clock: Redis said so
-	fence    uint8 // of the lease, hand-overs included; before there is one, what its fence must be above
-	grant    uint8 // the fence that a renewal names
-	known    uint8 // the place that the instance knows of; 0 = none
-	notified bool  // a message to ask is on its way
-	direct   bool  // its first caller does not wait
-	inDoubt  bool  // an acquire was not answered
-	again    bool  // a release was not answered
-	bereft   bool  // Redis has lost the grant, and no instance knows
-	keeps    bool  // its work has a MinHold
-	ended    bool  // an operator broke its hold
+	phase   phase
+	reply   reply // on its way to the instance
+	got     uint8 // the fence in that reply
+	ahead   bool  // that, or the lease's, is ahead of Redis's clock: Redis said so
+	fence   uint8 // of the lease, hand-overs included; before there is one, what its fence must be above
+	grant   uint8 // the fence that a renewal names
+	known   uint8 // the place that the instance knows of; 0 = none
+	direct  bool  // its first caller does not wait
+	inDoubt bool  // an acquire was not answered
+	again   bool  // a release was not answered
+	bereft  bool  // Redis has lost the grant, and no instance knows
+	keeps   bool  // its work has a MinHold
 
 	// Commands on the wire whose callers have left. They may arrive any number of times.
 	lateAcquire acquireCopies
@@ -272,9 +267,6 @@ func (s *state) tidy(r *rules) {
 	if s.holder() == noOwner {
 		s.fence = 0
 	}
-	if !r.stepsInOnAny && (s.fence == 0 || s.named != s.fence) {
-		s.named = 0 // no hold has that fence again
-	}
 	if s.ahead <= s.now {
 		s.ahead = 0
 	}
@@ -296,16 +288,12 @@ func (s *state) tidyClocks() {
 
 func (s *state) tidyInstance(r *rules, c *claim) {
 	if c.phase != waiting {
-		c.known, c.notified, c.direct = 0, false, false
+		c.known, c.direct = 0, false
 	}
-	// A claim with a pulse may ask at any time, notified or not: unless a rule is broken, messages
-	// make no difference.
-	c.ended = c.ended && c.phase == waiting
-	c.notified = c.notified && (r.hasNoPulse || r.trustsMessages)
 	if c.reply == heldLate && c.phase == waiting && !r.trustsLateAnswers {
 		c.reply = none // it asks again
 	}
-	if (c.reply == none || c.reply == heldLow) && !c.notified {
+	if c.reply == none || c.reply == heldLow {
 		c.got = 0
 	}
 	if c.phase != holding && (c.reply == none || c.reply == heldLow) {
@@ -364,12 +352,12 @@ func (s *state) tidyRedis(r *rules, c *claim) {
 // rank puts ranks in the place of fences and places.
 func (s *state) rank() {
 	var places [2 * owners]*uint8
-	var fences [7 + 4*owners]*uint8
-	copy(fences[:], []*uint8{&s.now, &s.ahead, &s.fence, &s.top, &s.writer, &s.water, &s.named})
+	var fences [6 + 4*owners]*uint8
+	copy(fences[:], []*uint8{&s.now, &s.ahead, &s.fence, &s.top, &s.writer, &s.water})
 	for i := range s.claims {
 		c := &s.claims[i]
 		places[2*i], places[2*i+1] = &c.known, &c.place
-		copy(fences[7+4*i:], []*uint8{&c.fence, &c.got, &c.noted, &c.grant})
+		copy(fences[6+4*i:], []*uint8{&c.fence, &c.got, &c.noted, &c.grant})
 	}
 	modeltest.Rank(1, places[:]...)
 	modeltest.Rank(gap, fences[:]...)
@@ -390,9 +378,9 @@ func (s *state) print() uint64 {
 	}
 	slices.Sort(each[:])
 	b := &s.budget
-	h := modeltest.Pack(s.now, s.ahead, s.fence, s.top, s.writer, s.water, s.named)
-	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6, b.keeps|b.mutes<<4, b.revokes|b.breaks<<4)
-	h = modeltest.Mix(h) ^ bits(s.resting, s.lateBreak, s.flushed, s.excused, s.owed, s.known, s.broken != "")
+	h := modeltest.Pack(s.now, s.ahead, s.fence, s.top, s.writer, s.water)
+	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.silences, b.crashes|b.flushes<<2|b.steps<<4|b.skips<<6, b.keeps|b.mutes<<4, b.revokes)
+	h = modeltest.Mix(h) ^ bits(s.resting, s.flushed, s.excused, s.owed, s.known, s.broken != "")
 	for _, word := range each {
 		h = modeltest.Mix(h) ^ word
 	}
@@ -402,7 +390,7 @@ func (s *state) print() uint64 {
 func (c *claim) print() uint64 {
 	h := modeltest.Pack(uint8(c.mode)<<4|uint8(c.phase), uint8(c.reply), c.got, c.fence, c.grant, c.noted, c.known<<4|c.place, uint8(c.lateAcquire))
 	return modeltest.Mix(modeltest.Mix(h) ^ bits(
-		c.ahead, c.notified, c.direct, c.inDoubt, c.again, c.bereft, c.keeps, c.ended, c.lateRelease, c.lateRenew,
+		c.ahead, c.direct, c.inDoubt, c.again, c.bereft, c.keeps, c.lateRelease, c.lateRenew,
 		c.holds, c.granted, c.lapsed, c.outran, c.low, c.revoked, c.queued, c.marked, c.tombstone,
 	))
 }

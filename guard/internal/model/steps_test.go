@@ -2,8 +2,6 @@ package model
 
 import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
 
-const onlyIfBroken = modeltest.OnlyIfBroken
-
 var can = modeltest.Can[rules, state, owner]
 
 var steps = []modeltest.Step[rules, state, owner]{
@@ -19,15 +17,12 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("asks, without an answer", 0, (*rules).askInVain),
 	can("learns that it is inside, and works", 3, (*rules).begin),
 	can("learns that it is inside, and works with a MinHold", 0, (*rules).beginKept),
-	can("works on a message", onlyIfBroken, (*rules).beginUnasked),
-	can("misses a message", onlyIfBroken, (*rules).missMessage),
 	can("ends its work, and hands over to the next in line", 2, (*rules).handOver),
 	can("ends its work", 2, ends(releasing)),
 	can("passes its deadline", 0, ends(lost)),
 	can("renews", 0, (*rules).renews),
 	can("renews, without an answer", 0, (*rules).renewInVain),
 	can("ends its work after the loss", 1, (*rules).endLost),
-	can("renews before it releases", 0, (*rules).renewsBeforeRelease),
 	can("releases", 1, (*rules).giveBack),
 	can("releases, without an answer", 0, (*rules).giveBackInVain),
 	can("releases no more", 0, (*rules).giveBackNoMore),
@@ -45,8 +40,6 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("subscribes again", 0, (*rules).subscribe),
 	can("sees a MinHold end", 5, (*rules).endRest),
 	can("is revoked", 0, (*rules).revoke),
-	can("has its hold broken", 0, (*rules).breakHold),
-	can("sees an operator step in late", onlyIfBroken, (*rules).stepInLate),
 	can("sees Redis lose its data", 0, (*rules).flush),
 	can("sees Redis's clock step back", 0, (*rules).stepBack),
 	can("sees Redis's clock catch up", 0, (*rules).catchUp),
@@ -128,10 +121,10 @@ func (r *rules) askForGrant(s *state, o owner) bool {
 // be sent then, that is no state. The same goes for answers that say "busy".
 func (r *rules) ask(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != waiting || c.reply != none && c.reply != heldLow || r.hasNoPulse && c.known > 0 && !c.notified {
+	if c.phase != waiting || c.reply != none && c.reply != heldLow {
 		return false
 	}
-	if c.holds && c.revoked && !r.confirmsRevoked || c.ended {
+	if c.holds && c.revoked && !r.confirmsRevoked {
 		return r.askRevoked(s, o)
 	}
 	if r.hasEnded(c) {
@@ -139,16 +132,13 @@ func (r *rules) ask(s *state, o owner) bool {
 	}
 	before := c.known
 	r.acquire(s, o, !c.direct, c.known, r.floorNow(s, o))
-	if c.notified, c.reply = false, none; c.holds {
+	if c.reply = none; c.holds {
 		if s.hears(o); s.of(o).high && c.noted <= s.water && !r.ignoresHighWater {
 			c.reply = heldLow
 			return true
 		}
 		c.reply, c.got, c.ahead = held, c.noted, c.noted > s.now
 		return true
-	}
-	if first := s.first(); (first == o || c.direct && first == noOwner) && s.tolerable(c) {
-		s.breaks(vain)
 	}
 	if c.known = c.place; c.direct {
 		s.leave(o)
@@ -160,22 +150,15 @@ func (r *rules) ask(s *state, o owner) bool {
 
 func (r *rules) askInVain(s *state, o owner) bool {
 	c := &s.claims[o]
-	if s.budget.silences == 0 || !c.sendAcquire() {
+	if c.phase != waiting || !modeltest.Spend(&s.budget.silences) {
 		return false
 	}
-	s.budget.silences--
+	c.sendAcquire()
 	c.reply, c.inDoubt = none, true
 	if c.direct && !s.lines() {
 		s.leave(o)
 	}
 	return true
-}
-
-func (r *rules) missMessage(s *state, o owner) bool {
-	c := &s.claims[o]
-	was := c.notified
-	c.notified = false
-	return was
 }
 
 func (r *rules) begin(s *state, o owner) bool {
@@ -194,22 +177,11 @@ func (r *rules) begin(s *state, o owner) bool {
 
 // beginKept is work that is to keep the lock taken for longer than it takes itself.
 func (r *rules) beginKept(s *state, o owner) bool {
-	if s.budget.keeps == 0 || s.of(o).line == 0 || s.claims[o].reply != held {
+	if s.of(o).line == 0 || s.claims[o].reply != held || !modeltest.Spend(&s.budget.keeps) {
 		return false
 	}
-	s.budget.keeps--
 	s.claims[o].keeps = true
 	return r.begin(s, o)
-}
-
-func (r *rules) beginUnasked(s *state, o owner) bool {
-	c := &s.claims[o]
-	if !c.notified || !r.trustsMessages {
-		return false
-	}
-	c.grant = c.got
-	s.work(o, c.got)
-	return true
 }
 
 func (r *rules) handOver(s *state, o owner) bool {
@@ -264,27 +236,10 @@ func (r *rules) renews(s *state, o owner) bool {
 // renewInVain matters where others get in beside a holder: a renewal may find it there once more.
 func (r *rules) renewInVain(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != holding || c.lateRenew || s.budget.silences == 0 || s.lines() {
+	if c.phase != holding || c.lateRenew || s.lines() || !modeltest.Spend(&s.budget.silences) {
 		return false
 	}
-	s.budget.silences--
 	c.lateRenew = true
-	return true
-}
-
-// renewsBeforeRelease is a renewal, or a check, between the end of the work and the release. It changes nothing,
-// unless it writes that no work is under the hold: a release leaves that for a MinHold.
-func (r *rules) renewsBeforeRelease(s *state, o owner) bool {
-	c := &s.claims[o]
-	if c.phase != releasing || c.again || !c.holds {
-		return false
-	}
-	if c.grant == 0 { // else it is on the wire, too
-		c.grant = c.noted
-	}
-	if r.renew(s, o) && r.endedHasNoDepth {
-		c.holds, s.resting = false, true
-	}
 	return true
 }
 
@@ -314,10 +269,9 @@ func (r *rules) giveBack(s *state, o owner) bool {
 
 func (r *rules) giveBackInVain(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != releasing || s.budget.silences == 0 {
+	if c.phase != releasing || !modeltest.Spend(&s.budget.silences) {
 		return false
 	}
-	s.budget.silences--
 	c.lateRelease, c.again = true, true
 	return true
 }

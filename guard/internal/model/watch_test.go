@@ -107,10 +107,8 @@ func (raw rawCall) canonical() call {
 	return c
 }
 
-// near is a call next to a call that was found, for rules that are a second line of defence, or matter
-// within larger bounds only. A renewal has another fence than the hold. A release has handed the lock over under a
-// fence that is ahead of the clock, or does not hold the lock and wants it to stay taken. Who asks
-// wants a fence above that of its hold, or brings a worse place than it has and wants a fence above all, or has ended.
+// near is a call next to a call that was found, for rules that are a second line of defence, or matter within larger bounds
+// only.
 func (c call) near() call {
 	self := &c.claims[0]
 	switch {

@@ -5,6 +5,5 @@
 //
 // A model brings its state, its steps, its rules, and the calls that it speaks of.
 //
-// The bounds are small; with -short, and under the race detector, the replay makes fewer calls. With -large a search
-// takes minutes, and some gigabytes, and the replay breaks each rule of the scripts and of the stores.
+// The bounds are small; with -short, the replay makes fewer calls. With -large a search takes minutes, and some gigabytes.
 package modeltest

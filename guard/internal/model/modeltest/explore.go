@@ -15,9 +15,6 @@ type Step[R, S any, O ~int8] struct {
 	Do func(r *R, s *S, o O) bool
 }
 
-// OnlyIfBroken is for a calm step that cannot happen while all rules are kept.
-const OnlyIfBroken = -1
-
 // Can makes a step.
 func Can[R, S any, O ~int8](name string, calm int, do func(r *R, s *S, o O) bool) Step[R, S, O] {
 	return Step[R, S, O]{Name: name, Calm: calm, Do: do}
@@ -187,4 +184,13 @@ func (f *Search[R, S, O, B]) trace(way []int32) (lines []string) {
 		})
 	}
 	return lines
+}
+
+// Spend takes one out of a budget, and reports whether there was one.
+func Spend(n *uint8) bool {
+	if *n == 0 {
+		return false
+	}
+	*n--
+	return true
 }

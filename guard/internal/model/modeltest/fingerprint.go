@@ -5,8 +5,6 @@ import (
 	"math/bits"
 )
 
-// What follows is of use for a Model's Print and Tidy.
-
 // Pack puts up to eight values into a word.
 func Pack(values ...uint8) (h uint64) {
 	for _, v := range values {
@@ -30,33 +28,21 @@ func Bit(b bool) uint64 {
 	return 0
 }
 
-// Ranks is a set of values. A model keeps ranks in their place, as only their order counts.
-type Ranks [4]uint64
-
-// Add adds values.
-func (f *Ranks) Add(values ...*uint8) {
-	for _, v := range values {
-		f[*v/64] |= 1 << (*v % 64)
-	}
-}
-
-// Of is how many of the values, 0 apart, are up to n, times gap.
-func (f *Ranks) Of(n, gap uint8) uint8 {
-	is := bits.OnesCount64(f[n/64]<<(63-n%64)) - int(f[0]&1)
-	for _, word := range f[:n/64] {
-		is += bits.OnesCount64(word)
-	}
-	if is *= int(gap); is > math.MaxUint8-2*int(gap) {
-		panic("more values than fit")
-	}
-	return uint8(is)
-}
-
-// Rank puts the ranks of values in their places, gap apart.
+// Rank puts the ranks of values, gap apart, in their places, as only their order counts. 0 stays.
 func Rank(gap uint8, values ...*uint8) {
-	var all Ranks
-	all.Add(values...)
+	var there [4]uint64 // a bit for each value
 	for _, v := range values {
-		*v = all.Of(*v, gap)
+		there[*v/64] |= 1 << (*v % 64)
+	}
+	there[0] &^= 1
+	for _, v := range values {
+		is := bits.OnesCount64(there[*v/64] << (63 - *v%64))
+		for _, word := range there[:*v/64] {
+			is += bits.OnesCount64(word)
+		}
+		if is *= int(gap); is > math.MaxUint8-2*int(gap) {
+			panic("more values than fit")
+		}
+		*v = uint8(is)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/guard/guardtest"
 )
 
-// MemoryKey is the lock's in a Memory.
-const MemoryKey = "k"
+// Key is that of the lock.
+const Key = "k"
 
 // Memory is a store in memory that notes its messages.
 type Memory struct {
@@ -45,7 +45,7 @@ func (m *Memory) Notify(n guardstore.Notification) {
 // Waiting implements guardstore.Listener.
 func (m *Memory) Waiting() bool { return true }
 
-// Granted are the owners that were asked to ask, since Forget.
+// Granted are the owners that were asked to ask, since it was called last.
 func (m *Memory) Granted() (owners []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,20 +54,14 @@ func (m *Memory) Granted() (owners []string) {
 			owners = append(owners, n.Owner)
 		}
 	}
-	return owners
-}
-
-// Forget forgets the messages.
-func (m *Memory) Forget() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.heard = nil
+	return owners
 }
 
 // Ask sends a claim for the lock.
 func (m *Memory) Ask(t *testing.T, c guardstore.Claim) guardstore.ClaimReply {
 	t.Helper()
-	c.Key = MemoryKey
+	c.Key = Key
 	reply, err := m.Acquire(t.Context(), c)
 	require.NoError(t, err)
 	return reply
@@ -76,7 +70,7 @@ func (m *Memory) Ask(t *testing.T, c guardstore.Claim) guardstore.ClaimReply {
 // GiveBack sends a release of the lock.
 func (m *Memory) GiveBack(t *testing.T, r guardstore.Release) guardstore.ReleaseReply {
 	t.Helper()
-	r.Key = MemoryKey
+	r.Key = Key
 	reply, err := m.Release(t.Context(), r)
 	require.NoError(t, err)
 	return reply

@@ -21,7 +21,7 @@ import (
 
 // The Redis keys of the lock.
 const (
-	lockKey  = "redlatch:{k}"
+	lockKey  = "redlatch:{" + Key + "}"
 	queueKey = lockKey + ":queue"
 	endedKey = lockKey + ":ended"
 	seenKey  = lockKey + ":seen"
@@ -30,6 +30,9 @@ const (
 
 // Keys are those that most scripts take, the lock first.
 var Keys = []string{lockKey, queueKey, endedKey, seenKey, heldKey}
+
+// Channels is the prefix of the channels of the instances.
+var Channels = redisstore.Channel("redlatch", "")
 
 // Content is the data of one lock in Redis. A ttl of 0 means that the key does not exist.
 type Content struct {
@@ -43,8 +46,8 @@ type Content struct {
 	HoldersTTL        time.Duration
 }
 
-// ttls are those of Keys.
-func (c *Content) ttls() []*time.Duration {
+// TTLs are those of Keys.
+func (c *Content) TTLs() []*time.Duration {
 	return []*time.Duration{&c.LockTTL, &c.QueueTTL, &c.EndedTTL, &c.SeenTTL, &c.HoldersTTL}
 }
 
@@ -57,6 +60,14 @@ func InOrder(queue map[string]float64) (names []string) {
 	return names
 }
 
+// clocked has a script read the clock that Put sets.
+const clocked = `local real = redis
+local redis = setmetatable({call = function(name, ...)
+  if name == 'TIME' then return real.call('LRANGE', 'clock', 0, 1) end
+  return real.call(name, ...)
+end}, {__index = real})
+`
+
 // Server runs scripts on a Redis.
 type Server struct {
 	Client  *redis.Client
@@ -67,7 +78,7 @@ type Server struct {
 	marks int
 }
 
-// Embedded starts a Redis with a clock that is set. The instances get messages: "i0" and so on, as many as there are owners,
+// Embedded starts a Redis in this process. The instances get messages: "i0" and so on, as many as there are owners,
 // and "g". All others are deaf.
 func Embedded(t *testing.T, owners int) *Server {
 	t.Helper()
@@ -78,7 +89,7 @@ func Embedded(t *testing.T, owners int) *Server {
 	return s
 }
 
-// Real starts a redis-server, whose clock runs.
+// Real starts a redis-server.
 func Real(t *testing.T, owners int) *Server {
 	t.Helper()
 	s := &Server{Client: redistest.Start(t).Client(t), Scripts: map[string]string{}}
@@ -88,14 +99,14 @@ func Real(t *testing.T, owners int) *Server {
 
 func (s *Server) begin(t *testing.T, owners int) {
 	t.Helper()
-	for _, name := range []string{"acquire", "release", "renew", "forget"} {
-		sha, err := s.Client.ScriptLoad(t.Context(), redisstore.Load(embed.FS{}, name).Source).Result()
+	for _, name := range []string{"acquire", "release", "renew"} {
+		sha, err := s.Client.ScriptLoad(t.Context(), clocked+redisstore.Load(embed.FS{}, name).Source).Result()
 		require.NoError(t, err, name)
 		s.Scripts[name] = sha
 	}
-	channels := []string{"c:mark", "c:g"}
+	channels := []string{Channels + "mark", Channels + "g"}
 	for o := range owners {
-		channels = append(channels, fmt.Sprint("c:i", o))
+		channels = append(channels, fmt.Sprint(Channels, "i", o))
 	}
 	s.ear = s.Client.Subscribe(t.Context(), channels...)
 	t.Cleanup(func() { _ = s.ear.Close() })
@@ -110,7 +121,7 @@ func (s *Server) Messages(t *testing.T) (heard []string) {
 	t.Helper()
 	s.marks++
 	mark := fmt.Sprint("mark ", s.marks)
-	require.NoError(t, s.Client.Publish(t.Context(), "c:mark", mark).Err())
+	require.NoError(t, s.Client.Publish(t.Context(), Channels+"mark", mark).Err())
 	for {
 		m, err := s.ear.ReceiveMessage(t.Context())
 		require.NoError(t, err)
@@ -121,10 +132,11 @@ func (s *Server) Messages(t *testing.T) (heard []string) {
 	}
 }
 
-// Put puts there what a script is to find, and nothing else.
-func (s *Server) Put(ctx context.Context, c Content) error {
+// Put sets the clock of the scripts, and puts there what a script is to find, and nothing else.
+func (s *Server) Put(ctx context.Context, at time.Time, c Content) error {
 	_, err := s.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.FlushAll(ctx)
+		p.RPush(ctx, "clock", at.Unix(), at.Nanosecond()/1000)
 		for key, hash := range map[string]map[string]string{lockKey: c.Lock, seenKey: c.Seen} {
 			if len(hash) > 0 {
 				p.HSet(ctx, key, hash)
@@ -135,7 +147,7 @@ func (s *Server) Put(ctx context.Context, c Content) error {
 				p.Do(ctx, "zadd", key, strconv.FormatFloat(score, 'f', 0, 64), name)
 			}
 		}
-		for i, ttl := range c.ttls() {
+		for i, ttl := range c.TTLs() {
 			p.PExpire(ctx, Keys[i], *ttl)
 		}
 		return nil
@@ -165,7 +177,7 @@ func (s *Server) Look(ctx context.Context) (Content, error) {
 			set.to[z.Member.(string)] = z.Score
 		}
 	}
-	for i, to := range c.ttls() {
+	for i, to := range c.TTLs() {
 		*to = lives[i].Val()
 		switch *to {
 		case -2:

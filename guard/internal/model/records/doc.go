@@ -23,8 +23,7 @@
 //
 // Up to three calls, at most once or not, of two inputs, that wait or do not. Each has an owner of its
 // own. It asks, works, has a result, or a result that is too long, fails, or panics, and releases; or it gives up, and
-// says that it did not run. Further callers of a process wait for the same claim. The one for whom it was made
-// may leave, and the grant serves the caller in front by then. Commands are lost, executed without an answer, arrive
+// says that it did not run. Commands are lost, executed without an answer, arrive
 // late and any number of times. A lock is lost at any time, by its expiry or a DEL: its owner need not notice, and the
 // work continues. Processes crash. Redis loses the record, or all its data. A person looks at the record, and forgets it; that
 // command may arrive late, and any number of times.
@@ -40,7 +39,7 @@
 // # The scripts themselves
 //
 // To Redis, the states look like some thousand calls. The tests go the shortest way to each, command by
-// command, on an embedded Redis with the real Lua and on the store in memory; a sample is made on a
+// command, on the store of an embedded Redis with the real Lua and on the store in memory; a sample is made on a
 // redis-server. Each answer has to be that of the model, and so has the rest: the record, what a
 // further claim gets, and that no key is without a ttl.
 package records

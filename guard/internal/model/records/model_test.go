@@ -20,10 +20,8 @@ var protocol = modeltest.Model[rules, state, owner, budget]{
 // bounds are explored to the last state.
 var bounds = modeltest.Bounds[budget]{
 	Small: []budget{
-		{calls: 2, inputs: 2, waits: true, silences: 1},
+		{calls: 2, inputs: 3, waits: true, silences: 1},
 		{calls: 2, inputs: 2, waits: true, crashes: 1, losses: 1, forgets: 1},
-		{calls: 2, inputs: 1, waits: true, joins: 1, crashes: 1},
-		{calls: 1, inputs: 1, waits: true, joins: 2, silences: 1},
 	},
 	Large: []budget{
 		{calls: 2, inputs: 2, waits: true, silences: 1, crashes: 1},
@@ -34,8 +32,6 @@ var bounds = modeltest.Bounds[budget]{
 		{calls: 3, inputs: 1, waits: true, silences: 1},
 		{calls: 2, inputs: 2, silences: 2},
 		{calls: 2, inputs: 1, silences: 1, crashes: 1, losses: 1, forgets: 1},
-		{calls: 2, inputs: 1, waits: true, joins: 1, silences: 1},
-		{calls: 2, inputs: 1, waits: true, joins: 1, crashes: 1, losses: 1},
 	},
 }
 
@@ -47,10 +43,9 @@ var breaking = modeltest.Breaking[rules, budget]
 
 // Bounds in which a broken rule shows.
 var (
-	unanswered = budget{calls: 2, inputs: 2, waits: true, silences: 1}
+	unanswered = budget{calls: 2, inputs: 3, waits: true, silences: 1}
 	lossy      = budget{calls: 2, inputs: 1, losses: 1, forgets: 1}
 	three      = budget{calls: 3, inputs: 1}
-	joined     = budget{calls: 2, inputs: 1, waits: true, joins: 1}
 )
 
 // broken are the rules, each broken, with what that does.
@@ -72,7 +67,6 @@ var broken = []row{
 	breaking(rules{tombstonesAreIgnored: true}, refused, unanswered),
 	breaking(rules{neverTombstones: true}, refused, unanswered),
 	breaking(rules{neverUndoes: true}, refused, unanswered),
-	breaking(rules{othersAreLost: true}, again, joined),
 }
 
 // TestBrokenRules shows what each rule is for: without it, something breaks. With -v, it

@@ -14,7 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
+	"github.com/redlatch/redlatch/guard/internal/redisstore"
 )
 
 // The replay goes the shortest way to each kind of call that the search comes upon: the commands
@@ -27,23 +29,23 @@ const (
 	aged = 10 * time.Minute // the ttl of a record before the last call
 )
 
-// place is where commands are sent. An answer's fences are those of the place.
+// place is a store to which commands are sent. An answer's fences are those of the place.
 type place interface {
+	guardstore.Recorder
+
 	begin(t *testing.T)
-	acquire(t *testing.T, o owner, c claim) reply
-	release(t *testing.T, o owner, c claim, fence uint64) reply
-	forget(t *testing.T, state recordState, fence uint64) reply
 	fault(t *testing.T, e *event) bool // false: it cannot be brought about
 	age(t *testing.T)                  // before the last call
 	look(t *testing.T, p *play)
+	heard(t *testing.T) []string // the owners that were asked to ask, since it was called last
 }
 
 // reply is an answer with the fences of a place.
 type reply struct {
-	kind           kind
+	said
+
 	fence, earlier uint64
 	result         string
-	notified       []string
 }
 
 // play is one way on a place.
@@ -67,9 +69,9 @@ func (p *play) check(what string, model, store any) {
 }
 
 // compare looks at an answer, and learns the fence of a new hold from it.
-func (p *play) compare(what string, want answer, got reply) {
-	p.check(what+" says", want.kind, got.kind)
-	if _, known := p.fences[want.fence]; want.kind == replyHeld && !known {
+func (p *play) compare(what string, want answer, got reply, heard []string) {
+	p.check(what+" says", want.said, got.said)
+	if _, known := p.fences[want.fence]; want.claim == guardstore.ClaimHeld && !known {
 		p.check(what+": its fence is above all others", true, got.fence > slices.Max(slices.Collect(maps.Values(p.fences))))
 		p.fences[want.fence] = got.fence
 	}
@@ -86,8 +88,8 @@ func (p *play) compare(what string, want answer, got reply) {
 			notified = append(notified, name(o))
 		}
 	}
-	slices.Sort(got.notified)
-	p.check(what+" tells", notified, got.notified)
+	slices.Sort(heard)
+	p.check(what+" tells", notified, heard)
 }
 
 // goes makes a way on a place, and returns how an answer differs from the model, or "".
@@ -108,12 +110,12 @@ func goes(t *testing.T, on place, r *rules, way []*event) (wrong string, done bo
 		what := fmt.Sprint(i)
 		switch e.what {
 		case asks:
-			p.compare(what, r.acquire(s, e.of), on.acquire(t, e.of, e.claim))
+			p.compare(what, r.acquire(s, e.of), acquire(t, on, e.of, e.claim), on.heard(t))
 		case gives:
-			p.compare(what, r.release(s, e.of), on.release(t, e.of, e.claim, p.fences[e.claim.fence]))
+			p.compare(what, r.release(s, e.of), release(t, on, e.of, e.claim, p.fences[e.claim.fence]), on.heard(t))
 		case forgets:
 			s.seen = e.seen
-			p.compare(what, r.forget(s), on.forget(t, e.seen.state, p.fences[e.seen.fence]))
+			p.compare(what, r.forget(s), forget(t, on, e.seen.state, p.fences[e.seen.fence]), on.heard(t))
 		default:
 			if !on.fault(t, e) {
 				return "", false
@@ -125,16 +127,16 @@ func goes(t *testing.T, on place, r *rules, way []*event) (wrong string, done bo
 	for _, strict := range []bool{true, false} {
 		c := claim{atMostOnce: strict}
 		s.claims[probe] = c
-		p.compare("in the end", r.acquire(s, probe), on.acquire(t, probe, c))
+		p.compare("in the end", r.acquire(s, probe), acquire(t, on, probe, c), on.heard(t))
 	}
 	if len(p.wrong) == 0 {
 		return "", true
 	}
-	var notified strings.Builder
+	var steps strings.Builder
 	for i, e := range way {
-		fmt.Fprintf(&notified, "%d: %d of %d: %+v\n", i, e.what, e.of, e.claim)
+		fmt.Fprintf(&steps, "%d: %d of %d: %+v\n", i, e.what, e.of, e.claim)
 	}
-	return notified.String() + strings.Join(p.wrong, "\n"), true
+	return steps.String() + strings.Join(p.wrong, "\n"), true
 }
 
 // befalls is a fault in the model.
@@ -156,168 +158,78 @@ func (p *play) befalls(e *event) {
 
 // ways are those of the bounds of the replay, each time in the same order.
 var ways = sync.OnceValue(func() [][]*event {
-	w := &watch{calls: map[call]struct{}{}}
+	w := &watch{calls: map[uint64]bool{}}
 	bounds := []budget{unanswered, {calls: 2, inputs: 1, silences: 1, losses: 1, forgets: 1}, {calls: 3, inputs: 1, waits: true}}
-	if modeltest.Quick() {
+	if testing.Short() {
 		bounds = bounds[:1]
 	}
 	for _, b := range bounds {
 		protocol.Run(&rules{watch: w}, b)
 	}
-	for _, way := range slices.Clone(w.ways) {
-		w.ways = append(w.ways, withoutInput(way)...)
-	}
 	rnd := rand.New(rand.NewPCG(1, 1))
 	rnd.Shuffle(len(w.ways), func(i, j int) { w.ways[i], w.ways[j] = w.ways[j], w.ways[i] })
-	if modeltest.Quick() {
+	if testing.Short() {
 		return w.ways[:500]
 	}
 	return w.ways
 })
 
-// withoutInput is a way in which those with the second input have none, if there are any.
-func withoutInput(way []*event) (ways [][]*event) {
-	is, other := make([]*event, len(way)), false
-	for i, e := range way {
-		n := *e
-		if n.claim.input == 2 {
-			n.claim.input, other = 0, true
-		}
-		is[i] = &n
-	}
-	if other {
-		ways = append(ways, is)
-	}
-	return ways
+func (c claim) once() *guardstore.Once {
+	return &guardstore.Once{Keep: keep, Fingerprint: input(c.input), AtMostOnce: c.atMostOnce}
 }
 
-// server is a Redis with the scripts.
-type server struct {
-	*modeltest.Server
-
-	at time.Time
-}
-
-const once = "redlatch:{k}:once"
-
-func keys() []string { return append(slices.Clone(modeltest.Keys), once) }
-
-func (s *server) begin(t *testing.T) {
+func acquire(t *testing.T, on place, o owner, c claim) reply {
 	t.Helper()
-	require.NoError(t, s.Put(t.Context(), modeltest.Content{}))
-	s.tick()
-}
-
-// tick has each command run at a time of its own.
-func (s *server) tick() {
-	if s.at = s.at.Add(time.Millisecond); s.Embed != nil {
-		s.Embed.SetTime(s.at)
-	}
-}
-
-// eval runs a script. An error is an answer that no model gives.
-func (s *server) eval(t *testing.T, script string, keys []string, args ...any) (any, []string) {
-	t.Helper()
-	s.tick()
-	s.Messages(t)
-	got, err := s.Client.EvalSha(t.Context(), s.Scripts[script], keys, args...).Result()
-	if err != nil {
-		got = err
-	}
-	if replies, many := got.([]any); many && len(replies) == 1 {
-		got = replies[0]
-	}
-	notified := slices.DeleteFunc(s.Messages(t), func(m string) bool { return strings.HasPrefix(m, "+") })
-	return got, notified
-}
-
-const unexpected = kind(255)
-
-func onceArgs(c claim) []any {
-	strict, in := 0, input(c.input)
-	if c.atMostOnce {
-		strict = 1
-	}
-	if in == "" {
-		in = "-"
-	}
-	return []any{in, keep.Milliseconds(), strict}
-}
-
-func (s *server) acquire(t *testing.T, o owner, c claim) reply {
-	t.Helper()
-	wants := "-"
-	if c.waits {
-		wants = "0"
-	}
-	got, notified := s.eval(t, "acquire", keys(), append([]any{"1c:", name(o), ttl.Milliseconds(), "of " + name(o), wants}, onceArgs(c)...)...)
-	words := strings.SplitN(fmt.Sprint(got), " ", 5)
-	r := reply{notified: notified}
-	switch words[0] {
-	case "ended":
-		r.kind = replyFinished
-	case "busy":
-		r.kind = replyBusy
-	case "held":
-		r.kind = replyHeld
-		_, _ = fmt.Sscan(words[1], &r.fence)
-		_, _ = fmt.Sscan(words[3], &r.earlier)
-	case "recorded":
-		r.kind = map[string]kind{"other": replyOther, "begun": replyBegun, "done": replyDone, "unkept": replyUnkept}[words[1]]
-		_, _ = fmt.Sscan(words[2], &r.fence)
-		if r.kind == replyDone {
-			r.result = resultIn(words[4])
-		}
-	default:
-		r = reply{kind: unexpected, notified: notified, result: fmt.Sprint(got)}
+	got, err := on.Acquire(t.Context(), guardstore.Claim{
+		Key: modeltest.Key, Owner: name(o), TTL: ttl, Metadata: "of " + name(o), Queue: c.waits, Once: c.once(),
+	})
+	require.NoError(t, err)
+	r := reply{said: said{claim: got.Status}, fence: got.Fence, earlier: got.Earlier}
+	if is := got.Record; is != nil {
+		r.record, r.fence, r.result = is.State, is.Fence, string(is.Result)
 	}
 	return r
 }
 
-// resultIn cuts the metadata off the end of a record.
-func resultIn(rest string) string {
-	length, text, _ := strings.Cut(rest, " ")
-	var n int
-	if _, err := fmt.Sscan(length, &n); err != nil || n > len(text) {
-		return rest
+func release(t *testing.T, on place, o owner, c claim, fence uint64) reply {
+	t.Helper()
+	out := &guardstore.Outcome{Once: *c.once(), State: c.outcome.writes(), Holder: "of " + name(o)}
+	out.AtMostOnce = c.atMostOnce || c.outcome == never
+	switch c.outcome {
+	case kept:
+		out.Result = []byte(resultOf(o))
+	case unsure:
+		out = nil
+	default:
 	}
-	return text[n:]
+	got, err := on.Release(t.Context(), guardstore.Release{Key: modeltest.Key, Owner: name(o), Fence: fence, TTL: ttl, Tombstone: c.inDoubt, Record: out})
+	require.NoError(t, err)
+	return reply{said: said{release: got.Status}}
 }
 
-func (s *server) release(t *testing.T, o owner, c claim, fence uint64) reply {
+func forget(t *testing.T, on place, state recordState, fence uint64) reply {
 	t.Helper()
-	doubt := "-"
-	if c.inDoubt {
-		doubt = "t"
-	}
-	result := ""
-	if c.outcome == kept {
-		result = resultOf(o)
-	}
-	words := [...]string{never: "failed", failed: "failed", kept: "done", tooLong: "unkept"}
-	names, args := keys(), []any{"1c:", name(o), fmt.Sprint(fence, " 0 ", doubt)}
-	if c.outcome == unsure {
-		names = modeltest.Keys
-	} else {
-		c.atMostOnce = c.atMostOnce || c.outcome == never
-		args = append(append(append(args, words[c.outcome]), onceArgs(c)...), "of "+name(o), result)
-	}
-	got, notified := s.eval(t, "release", names, args...)
-	of, known := map[any]kind{"lost": replyNotHeld, "released": replyReleased}[got]
-	if !known {
-		return reply{kind: unexpected, result: fmt.Sprint(got)}
-	}
-	return reply{kind: of, notified: notified}
+	got, err := on.Forget(t.Context(), guardstore.Forget{Key: modeltest.Key, RecordID: guardstore.RecordID{State: state, Fence: fence}})
+	require.NoError(t, err)
+	return reply{said: said{forget: got}}
 }
 
-func (s *server) forget(t *testing.T, state recordState, fence uint64) reply {
+// server is a Redis with the scripts.
+type server struct {
+	*redisstore.Store
+	*modeltest.Server
+}
+
+const once = "redlatch:{k}:once"
+
+func (s *server) begin(t *testing.T) {
 	t.Helper()
-	got, notified := s.eval(t, "forget", []string{modeltest.Keys[0], once}, [...]string{begun: "begun", done: "done", unkept: "unkept"}[state], fence)
-	of, known := map[any]kind{int64(0): replyNothingThere, int64(1): replyForgotten, int64(2): replyBusy}[got]
-	if !known {
-		return reply{kind: unexpected, result: fmt.Sprint(got)}
-	}
-	return reply{kind: of, notified: notified}
+	require.NoError(t, s.Put(t.Context(), time.Time{}, modeltest.Content{}))
+}
+
+func (s *server) heard(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(s.Messages(t), func(m string) bool { return strings.HasPrefix(m, "+") })
 }
 
 func (s *server) fault(t *testing.T, e *event) bool {
@@ -363,7 +275,7 @@ func (s *server) look(t *testing.T, p *play) {
 		want = fmt.Sprint("1 ", [...]string{begun: "begun", done: "done", unkept: "unkept"}[is.state], " ", p.fences[is.fence], " ", p.fences[is.before], " ", owner, " ", in)
 	}
 	p.check("the record", want, strings.Join(words[:min(len(words), 6)], " "))
-	for _, key := range keys() {
+	for _, key := range append(slices.Clone(modeltest.Keys), once) {
 		left, err := s.Client.PTTL(t.Context(), key).Result()
 		require.NoError(t, err)
 		p.check(key+" has a ttl", true, left == -2 || left > 0 && left <= keep+ttl)
@@ -375,10 +287,14 @@ func (s *server) look(t *testing.T, p *play) {
 	}
 }
 
-func embedded(t *testing.T) *server {
+func storeOn(t *testing.T, s *modeltest.Server) *server {
 	t.Helper()
-	return &server{Server: modeltest.Embedded(t, owners+1), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	store := redisstore.New(s.Client, redisstore.Config{Prefix: "redlatch", AttemptTimeout: time.Minute})
+	t.Cleanup(func() { _ = store.Close() })
+	return &server{store, s}
 }
+
+func embedded(t *testing.T) *server { t.Helper(); return storeOn(t, modeltest.Embedded(t, owners+1)) }
 
 // keeping goes a way while all rules are kept.
 func keeping[P place](t *testing.T, on P, way []*event) string {
@@ -396,7 +312,7 @@ func TestReplay(t *testing.T) {
 // TestReplay_OnRedis is a sample of the replay on a redis-server.
 func TestReplay_OnRedis(t *testing.T) {
 	t.Parallel()
-	s := &server{Server: modeltest.Real(t, owners+1)}
+	s := storeOn(t, modeltest.Real(t, owners+1))
 	for _, way := range ways()[:min(600, len(ways()))] {
 		require.Empty(t, keeping(t, s, way), "script and model differ")
 	}

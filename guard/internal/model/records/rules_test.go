@@ -1,6 +1,9 @@
 package records
 
-import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
+import (
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
+)
 
 // rules are those of records. The zero value keeps them all; each field breaks one.
 type rules struct {
@@ -24,7 +27,6 @@ type rules struct {
 	// The instance.
 	neverTombstones bool // forgets that an acquire may still be on its way
 	neverUndoes     bool // gives up what it may have begun without saying that it did not run
-	othersAreLost   bool // an outcome is written only if the grant serves the caller for whom the claim was made
 
 	watch *watch // no rule: sees what the scripts are called with
 }
@@ -74,10 +76,10 @@ func (s *state) checkBegin(o owner, earlier uint8) {
 func (s *state) checkReply(o owner, got answer) {
 	r, self := &s.record, &s.claims[o]
 	differs := r.state != absent && r.input > 0 && self.input > 0 && r.input != self.input
-	if differs && got.kind != replyOther {
+	if differs && got.record != guardstore.RecordOtherInput {
 		s.breaks(otherInput)
 	}
-	if got.kind == replyDone && s.claims[r.owner].outcome != kept {
+	if got.record == done && s.claims[r.owner].outcome != kept {
 		s.breaks(invented)
 	}
 }
@@ -109,7 +111,7 @@ func (s *state) checkOutcome(o owner, held bool, before record) {
 // quiet says that no caller wants anything.
 func (s *state) quiet() bool {
 	for o := range s.claims {
-		if c := &s.claims[o]; c.phase != free && c.phase != ended || c.others > 0 {
+		if c := &s.claims[o]; c.phase != free && c.phase != ended {
 			return false
 		}
 	}

@@ -1,25 +1,19 @@
 package records
 
-// kind is what a script answers: the first ones to an acquire, then to a release, then to Forget.
-type kind uint8
+import "github.com/redlatch/redlatch/guard/guardstore"
 
-const (
-	replyBusy kind = iota
-	replyFinished
-	replyHeld
-	replyOther
-	replyBegun
-	replyDone
-	replyUnkept
-	replyReleased
-	replyNotHeld
-	replyForgotten
-	replyNothingThere
-)
+// said is what a store answers to a claim, to a release, or to Forget.
+type said struct {
+	claim   guardstore.ClaimStatus
+	record  recordState // why there is nothing to run
+	release guardstore.ReleaseStatus
+	forget  guardstore.ForgetStatus
+}
 
 // answer is a reply. notified are the owners that were asked to ask, a bit each.
 type answer struct {
-	kind     kind
+	said
+
 	fence    uint8 // held: of the hold; recorded: of the record
 	earlier  uint8
 	of       owner // done: whose bytes
@@ -44,7 +38,7 @@ func (r *rules) acquire(s *state, o owner) (a answer) {
 	switch {
 	case s.holder == o:
 	case c.tombstone && !r.tombstonesAreIgnored:
-		a.kind = replyFinished
+		a.claim = guardstore.ClaimFinished
 		return a
 	default:
 		if c.waits && c.place == 0 {
@@ -59,37 +53,34 @@ func (r *rules) acquire(s *state, o owner) (a answer) {
 		}
 	}
 	if s.holder != o {
-		a.kind = replyBusy
+		a.claim = guardstore.ClaimBusy
 		return a
 	}
 	if r.earlierIsForgotten {
 		earlier = 0
 	}
-	if s.checkReply(o, answer{kind: replyHeld}); !r.beginIsNotWritten {
+	if s.checkReply(o, answer{said: said{claim: guardstore.ClaimHeld}}); !r.beginIsNotWritten {
 		s.record = record{state: begun, fence: s.fence, before: earlier, owner: o, input: c.input, touched: true}
 	}
-	a.kind, a.fence, a.earlier = replyHeld, s.fence, earlier
+	a.claim, a.fence, a.earlier = guardstore.ClaimHeld, s.fence, earlier
 	return a
 }
 
 // recorded is the reply where there is nothing to run.
 func (r *rules) recorded(s *state, o owner) (answer, bool) {
 	c, is := &s.claims[o], &s.record
-	a := answer{fence: is.fence, of: noOwner}
+	a := answer{said: said{claim: guardstore.ClaimRecorded, record: is.state}, fence: is.fence, of: noOwner}
 	switch {
 	case is.state == absent:
 		return a, false
 	case is.input > 0 && c.input > 0 && is.input != c.input && !r.inputIsIgnored:
-		a.kind = replyOther
+		a.record = guardstore.RecordOtherInput
 	case is.state == done:
-		a.kind, a.of = replyDone, is.owner
+		a.of = is.owner
 		return a, !r.doneRunsAgain
 	case is.state == unkept:
-		a.kind = replyUnkept
 	case is.owner == o, !c.atMostOnce, is.owner != noOwner && is.owner == s.holder && !r.refusesBesideHolder, r.followsAtMostOnce:
 		return a, false
-	default:
-		a.kind = replyBegun
 	}
 	return a, true
 }
@@ -109,9 +100,9 @@ func (r *rules) release(s *state, o owner) (a answer) {
 	before, held, first := s.record, s.holder == o, s.front()
 	switch {
 	case held:
-		a.kind, s.holder = replyReleased, noOwner
+		a.release, s.holder = guardstore.ReleaseDone, noOwner
 	default:
-		a.kind = replyNotHeld
+		a.release = guardstore.ReleaseLost
 	}
 	if c.inDoubt && !r.neverTombstones {
 		c.tombstone = true
@@ -121,7 +112,7 @@ func (r *rules) release(s *state, o owner) (a answer) {
 		s.admit(next)
 		a.notified |= 1 << next
 	}
-	if silent := c.outcome == unsure || c.outcome == never && r.neverUndoes || r.othersAreLost && c.serves; !silent {
+	if silent := c.outcome == unsure || c.outcome == never && r.neverUndoes; !silent {
 		a.notified |= r.finish(s, o, held)
 		s.checkOutcome(o, held, before)
 	}
@@ -169,11 +160,11 @@ func (r *rules) forget(s *state) (a answer) {
 	other := s.seen != recordID{s.record.state, s.record.fence}
 	switch runs := s.record.state == begun && s.record.owner != noOwner && s.record.owner == s.holder; {
 	case s.record.state == absent, other && !r.forgetsWhatIsThere:
-		a.kind = replyNothingThere
+		a.forget = guardstore.ForgetNone
 	case runs && !r.forgetsWhatRuns:
-		a.kind = replyBusy
+		a.forget = guardstore.ForgetBusy
 	default:
-		if a.kind = replyForgotten; runs || other {
+		if a.forget = guardstore.ForgetDone; runs || other {
 			s.breaks(forgotten)
 		}
 		s.forgive()

@@ -3,6 +3,7 @@ package records
 import (
 	"slices"
 
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
 )
 
@@ -50,13 +51,13 @@ type recordID struct {
 	fence uint8
 }
 
-type recordState uint8
+type recordState = guardstore.RecordState
 
 const (
-	absent recordState = iota
-	begun
-	done // with the bytes of its owner
-	unkept
+	absent = guardstore.RecordNone
+	begun  = guardstore.RecordBegun
+	done   = guardstore.RecordDone // with the bytes of its owner
+	unkept = guardstore.RecordNotKept
 )
 
 // outcome is how fn ended; never means that it did not run.
@@ -78,17 +79,15 @@ func (o outcome) writes() recordState {
 // budget bounds a run.
 type budget struct {
 	calls    uint8
-	inputs   uint8 // how many different ones
+	inputs   uint8 // how many different ones; the third is none
 	waits    bool  // some callers wait
-	joins    uint8 // callers that wait behind another one of their process
 	silences uint8 // commands that go unanswered
 	crashes  uint8
 	losses   uint8 // of the record: it expires, or is deleted; or of all data
 	forgets  uint8
 }
 
-// claim is one call of Once, and its owner. Further callers of the same process may wait for the same claim: its
-// grant serves any of them.
+// claim is one call of Once, and its owner.
 type claim struct {
 	atMostOnce bool
 	input      uint8
@@ -101,9 +100,6 @@ type claim struct {
 	inDoubt bool // an acquire was not answered
 	again   bool // a release was not answered
 	dead    bool
-	others  uint8 // callers that wait, the one apart for whom the claim was made
-	left    bool  // that one has left
-	serves  bool  // the grant serves one of the others
 
 	// Commands on the wire whose callers have left. They may arrive any number of times.
 	lateAcquire, lateRelease bool
@@ -156,7 +152,7 @@ func (s *state) tidy(r *rules) {
 	for i := range s.claims {
 		c := &s.claims[i]
 		if c.dead && c.phase != free {
-			c.phase, c.others = ended, 0
+			c.phase = ended
 		}
 		if c.tombstone && s.budget.losses == 0 && !r.tombstonesAreIgnored {
 			c.lateAcquire = false
@@ -178,20 +174,22 @@ func (s *state) tidy(r *rules) {
 
 // print is a fingerprint of the state that is the same however claims are numbered.
 func (s *state) print() uint64 {
-	var fences, places modeltest.Ranks
-	fences.Add(&s.fence, &s.record.fence, &s.record.before, &s.seen.fence)
+	n := *s
+	s = &n
+	fences, places := []*uint8{&s.fence, &s.record.fence, &s.record.before, &s.seen.fence}, []*uint8{}
 	for i := range s.claims {
-		fences.Add(&s.claims[i].fence)
-		places.Add(&s.claims[i].place)
+		fences, places = append(fences, &s.claims[i].fence), append(places, &s.claims[i].place)
 	}
+	modeltest.Rank(1, fences...)
+	modeltest.Rank(1, places...)
 	var each [owners]uint64
 	for i := range each {
 		c := &s.claims[i]
-		h := modeltest.Pack(uint8(c.phase), uint8(c.outcome), fences.Of(c.fence, 1), c.input, places.Of(c.place, 1), c.others)
+		h := modeltest.Pack(uint8(c.phase), uint8(c.outcome), c.fence, c.input, c.place)
 		flags := uint64(0)
 		for _, b := range [...]bool{
 			c.atMostOnce, c.waits, c.inDoubt, c.again, c.dead, c.lateAcquire, c.lateRelease, c.tombstone, c.ran, c.cleared, c.known,
-			c.left, c.serves, c.lost, c.told,
+			c.lost, c.told,
 			s.holder == owner(i), s.record.owner == owner(i),
 		} {
 			flags = flags<<1 | modeltest.Bit(b)
@@ -200,9 +198,9 @@ func (s *state) print() uint64 {
 	}
 	slices.Sort(each[:])
 	b := &s.budget
-	h := modeltest.Pack(uint8(s.record.state), fences.Of(s.record.fence, 1), fences.Of(s.record.before, 1), s.record.input,
-		fences.Of(s.fence, 1), uint8(modeltest.Bit(s.flushed)<<1|modeltest.Bit(s.broken != "")), uint8(s.seen.state), fences.Of(s.seen.fence, 1))
-	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.joins, b.silences, b.crashes, b.losses, b.forgets)
+	h := modeltest.Pack(uint8(s.record.state), s.record.fence, s.record.before, s.record.input,
+		s.fence, uint8(modeltest.Bit(s.flushed)<<1|modeltest.Bit(s.broken != "")), uint8(s.seen.state), s.seen.fence)
+	h = modeltest.Mix(h) ^ modeltest.Pack(b.calls, b.silences, b.crashes, b.losses, b.forgets)
 	for _, word := range each {
 		h = modeltest.Mix(h) ^ word
 	}

@@ -1,6 +1,9 @@
 package records
 
-import "github.com/redlatch/redlatch/guard/internal/model/modeltest"
+import (
+	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/model/modeltest"
+)
 
 var can = modeltest.Can[rules, state, owner]
 
@@ -9,14 +12,12 @@ var steps = []modeltest.Step[rules, state, owner]{
 	can("comes, at most once", 0, comes(true, 1, false)),
 	can("comes and waits", 0, comes(false, 1, true)),
 	can("comes and waits, at most once", 0, comes(true, 1, true)),
+	can("comes without an input", 0, comes(false, 0, false)),
+	can("comes without an input, at most once", 0, comes(true, 0, false)),
 	can("comes with another input", 0, comes(false, 2, false)),
 	can("comes with another input, at most once", 0, comes(true, 2, false)),
-	can("is joined by a caller of its process", 0, (*rules).join),
-	can("is left by the caller for whom it was made", 0, (*rules).part),
-	can("serves the callers that wait", 2, (*rules).goOn),
 	can("asks for what it was granted", 3, (*rules).askForGrant),
 	can("asks", 5, (*rules).ask),
-	can("asks for a caller that is in front by then", 0, (*rules).askForOther),
 	can("asks, without an answer", 0, (*rules).askInVain),
 	can("gives up", 0, (*rules).giveUp),
 	can("ends with a result", 2, ends(kept)),
@@ -43,7 +44,7 @@ var steps = []modeltest.Step[rules, state, owner]{
 func comes(atMost bool, input uint8, waits bool) func(r *rules, s *state, o owner) bool {
 	return func(_ *rules, s *state, o owner) bool {
 		b := &s.budget
-		if b.calls == 0 || s.claims[o].phase != free || input > b.inputs || waits && !b.waits {
+		if b.calls == 0 || s.claims[o].phase != free || input > b.inputs || input == 0 && b.inputs < 3 || waits && !b.waits {
 			return false
 		}
 		for i := range o { // free slots are the same
@@ -57,53 +58,6 @@ func comes(atMost bool, input uint8, waits bool) func(r *rules, s *state, o owne
 	}
 }
 
-// join is one more caller of a process, with the same wishes.
-func (r *rules) join(s *state, o owner) bool {
-	c := &s.claims[o]
-	if c.phase != asking || !c.waits || s.budget.joins == 0 {
-		return false
-	}
-	s.budget.joins--
-	c.others++
-	return true
-}
-
-func (r *rules) part(s *state, o owner) bool {
-	c := &s.claims[o]
-	if c.phase != asking || c.left || c.others == 0 {
-		return false
-	}
-	c.left = true
-	return true
-}
-
-// goOn is the next claim of a process whose work is done, for a caller that still waits.
-func (r *rules) goOn(s *state, o owner) bool {
-	for i := range o {
-		if s.claims[i].phase == free {
-			return false
-		}
-	}
-	for i := range s.claims {
-		if c := &s.claims[i]; c.phase == ended && c.others > 0 && s.claims[o].phase == free {
-			s.claims[o] = claim{phase: asking, atMostOnce: c.atMostOnce, input: c.input, waits: true, others: c.others - 1}
-			c.others = 0
-			return true
-		}
-	}
-	return false
-}
-
-// askForOther is for a call that began earlier than the one for whom the claim was made.
-func (r *rules) askForOther(s *state, o owner) bool {
-	c := &s.claims[o]
-	if c.phase != asking || c.left || c.others == 0 {
-		return false
-	}
-	c.serves = r.ask(s, o) && c.phase == running
-	return true
-}
-
 func (r *rules) askForGrant(s *state, o owner) bool { return s.holder == o && r.ask(s, o) }
 
 // ask is a round trip. A slow answer is the same as the loss of the lock.
@@ -112,32 +66,28 @@ func (r *rules) ask(s *state, o owner) bool {
 	if c.phase != asking {
 		return false
 	}
-	switch a := r.acquire(s, o); a.kind {
-	case replyBegun:
+	switch a := r.acquire(s, o); {
+	case a.record == begun:
 		// An owner that never ran may have a successor that failed: then the claim is refused needlessly.
 		if w := s.record.owner; w != noOwner && (s.holder == w || s.claims[w].told || !s.unsure(o)) {
 			s.breaks(refused)
 		}
 		c.leave(s, o)
-	case replyBusy:
+	case a.claim == guardstore.ClaimBusy:
 		if !c.waits {
 			c.leave(s, o)
 		}
-	case replyHeld:
+	case a.claim == guardstore.ClaimHeld:
 		s.checkBegin(o, a.earlier)
 		c.phase, c.fence, c.ran = running, a.fence, true
-		if c.left {
-			c.others, c.serves = c.others-1, true
-		}
 	default:
 		c.leave(s, o)
 	}
 	return true
 }
 
-// leave gives up a claim that did not run, and all its callers.
+// leave gives up a claim that did not run.
 func (c *claim) leave(s *state, o owner) {
-	c.others = 0
 	if c.phase = ended; c.inDoubt || c.place > 0 || s.holder == o {
 		c.phase = finishing
 	}
@@ -145,18 +95,17 @@ func (c *claim) leave(s *state, o owner) {
 
 func (r *rules) askInVain(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != asking || s.budget.silences == 0 {
+	if c.phase != asking || !modeltest.Spend(&s.budget.silences) {
 		return false
 	}
-	s.budget.silences--
 	c.lateAcquire, c.inDoubt = true, true
 	return true
 }
 
 func (r *rules) giveUp(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != asking || c.others > 1 || c.others == 1 && !c.left {
-		return false // a caller waits
+	if c.phase != asking {
+		return false
 	}
 	c.leave(s, o)
 	return true
@@ -180,17 +129,16 @@ func (r *rules) giveBack(s *state, o owner) bool {
 		return false
 	}
 	a := r.release(s, o)
-	c.told = a.kind == replyReleased && c.outcome == kept && !c.lost
+	c.told = a.release == guardstore.ReleaseDone && c.outcome == kept && !c.lost
 	c.phase, c.again = ended, false
 	return true
 }
 
 func (r *rules) giveBackInVain(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.phase != finishing || s.budget.silences == 0 {
+	if c.phase != finishing || !modeltest.Spend(&s.budget.silences) {
 		return false
 	}
-	s.budget.silences--
 	c.lateRelease, c.again = true, true
 	return true
 }
@@ -251,32 +199,28 @@ func (r *rules) lateLost(s *state, o owner) bool {
 // crash keeps the commands on the wire.
 func (r *rules) crash(s *state, o owner) bool {
 	c := &s.claims[o]
-	if c.dead || c.phase == free || c.phase == ended || s.budget.crashes == 0 {
+	if c.dead || c.phase == free || c.phase == ended || !modeltest.Spend(&s.budget.crashes) {
 		return false
 	}
-	s.budget.crashes--
 	c.lateAcquire = c.lateAcquire || c.phase == asking
 	c.lateRelease = c.lateRelease || c.phase == finishing
-	c.others = 0
 	c.dead = true
 	return true
 }
 
 func (r *rules) expire(s *state, o owner) bool {
-	if o != 0 || s.record.state == absent || s.budget.losses == 0 {
+	if o != 0 || s.record.state == absent || !modeltest.Spend(&s.budget.losses) {
 		return false
 	}
-	s.budget.losses--
 	r.note(s, event{what: dropsRecord, of: noOwner})
 	s.forgive()
 	return true
 }
 
 func (r *rules) flush(s *state, o owner) bool {
-	if o != 0 || s.budget.losses == 0 {
+	if o != 0 || !modeltest.Spend(&s.budget.losses) {
 		return false
 	}
-	s.budget.losses--
 	r.note(s, event{what: flushes, of: noOwner})
 	s.forgive()
 	s.holder, s.flushed = noOwner, true
@@ -289,10 +233,9 @@ func (r *rules) flush(s *state, o owner) bool {
 
 // look is the first half of Forget.
 func (r *rules) look(s *state, o owner) bool {
-	if o != 0 || s.budget.forgets == 0 || s.record.state == absent || s.seen.state != absent {
+	if o != 0 || s.record.state == absent || s.seen.state != absent || !modeltest.Spend(&s.budget.forgets) {
 		return false
 	}
-	s.budget.forgets--
 	s.seen = recordID{s.record.state, s.record.fence}
 	return true
 }
