@@ -84,7 +84,7 @@ func (t *Grant) Watch(h Holder, maxHold time.Duration, metadata string) {
 		if !w.grants[t] {
 			t.metadata, t.renewing, t.holders = metadata, false, t.one[:0]
 			if maxHold > 0 {
-				t.holdUntil = clock.Now().Add(min(maxHold, clock.Forever))
+				t.holdUntil = clock.Now().Add(maxHold) // negative, as none, if it is for centuries
 			}
 			w.grants[t] = true
 			w.poke(t)

@@ -72,9 +72,7 @@ func TestHolds_MaxHoldEndsTheWorkAndKeepsTheLockUntilItReturned(t *testing.T) {
 			assert.Equal(t, 1, s.Depth("order:42"))
 			return nil
 		}, guard.MaxHold(50*time.Second))
-		var lost *guard.LostError
-		require.ErrorAs(t, err, &lost)
-		assert.Equal(t, "lock_max_hold", lost.ErrorType())
+		require.ErrorIs(t, err, guard.ErrMaxHold)
 		assert.Equal(t, 0, s.Depth("order:42"))
 		assert.Equal(t, guard.OutcomeMaxHold, r.Observations("HoldEnd")[0].Hold.Outcome)
 	})

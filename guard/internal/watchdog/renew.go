@@ -16,13 +16,10 @@ const (
 	Senders = 4
 )
 
-// startSenders needs w.mu. Senders that run already may be held up by a silent
-// connection: what became due now does not wait for them.
-func (w *Watchdog) startSenders() {
-	for n := 0; n < len(w.due) && w.senders < Senders; n += batchSize {
-		if !w.Tasks.Go(w.sendDue) {
-			return
-		}
+// startSender starts one more sender if grants are due. Senders that run already may be held up by a silent
+// connection. It needs w.mu.
+func (w *Watchdog) startSender() {
+	if len(w.due) > 0 && w.senders < Senders && w.Tasks.Go(w.sendDue) {
 		w.senders++
 	}
 }
@@ -32,6 +29,7 @@ func (w *Watchdog) sendDue() {
 	for {
 		w.mu.Lock()
 		batch, requests, patience := w.takeDue()
+		w.startSender() // for the other grants
 		if len(batch) == 0 {
 			w.senders--
 			w.mu.Unlock()
@@ -93,9 +91,7 @@ func (w *Watchdog) renewed(t *Grant, sent clock.Instant, r guardstore.RenewReply
 		t.renewAt = at.Add(min(max(ttl/20, 5*time.Millisecond), time.Second))
 	} else {
 		t.lastErr = nil
-		for next := true; next; next = t.renewAt <= at {
-			t.renewAt = t.renewAt.Add(ttl / 3) // from the schedule, not from now: no drift
-		}
+		t.renewAt = t.renewAt.Add(ttl / 3) // from the schedule, not from now: no drift
 	}
 	cause := t.endedBy(at) // too late, even for good news
 	switch {

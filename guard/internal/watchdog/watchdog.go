@@ -42,7 +42,9 @@ type Config struct {
 
 // New makes a Watchdog and starts it. Close ends it.
 func New(c Config) *Watchdog {
-	w := &Watchdog{Config: c, wake: make(chan struct{}, 1), quit: make(chan struct{}), grants: make(map[*Grant]bool)}
+	w := &Watchdog{
+		Config: c, wake: make(chan struct{}, 1), quit: make(chan struct{}), grants: make(map[*Grant]bool), asleep: clock.Never,
+	}
 	w.Tasks.Go(w.run)
 	return w
 }
@@ -106,19 +108,12 @@ func (l *losses) cancel() (first []Holder) {
 	return first
 }
 
-// report notifies observers on a goroutine, as they may block.
+// report notifies observers on goroutines, as they may block.
 func (l *losses) report(w *Watchdog) {
-	first := l.cancel()
-	if len(first) == 0 {
-		return
-	}
-	report := func() {
-		for _, h := range first {
+	for _, h := range l.cancel() {
+		if !w.Tasks.Go(h.ReportLoss) {
 			h.ReportLoss()
 		}
-	}
-	if !w.Tasks.Go(report) {
-		report()
 	}
 }
 
@@ -159,13 +154,12 @@ func (w *Watchdog) poke(t *Grant) {
 func (w *Watchdog) run() {
 	timer := time.NewTimer(pulse)
 	defer timer.Stop()
-	for poked := true; ; {
-		w.look(timer, poked)
+	for {
 		select {
 		case <-timer.C:
-			poked = false
+			w.look(timer, false)
 		case <-w.wake:
-			poked = true
+			w.look(timer, true)
 		case <-w.quit:
 			return
 		}
@@ -185,15 +179,15 @@ func (w *Watchdog) look(timer *time.Timer, poked bool) {
 	for t := range w.grants {
 		if cause := t.endedBy(at); cause != nil {
 			w.end(t, cause, &lost)
-			continue
+		} else {
+			if !t.renewing && t.renewAt <= at.Add(t.slack()) {
+				t.renewing = true
+				w.due = append(w.due, t)
+			}
+			w.asleep = min(w.asleep, t.next())
 		}
-		if !t.renewing && t.renewAt <= at.Add(t.slack()) {
-			t.renewing = true
-			w.due = append(w.due, t)
-		}
-		w.asleep = min(w.asleep, t.next())
 	}
-	w.startSenders()
+	w.startSender()
 	if len(w.grants) > 0 || poked {
 		timer.Reset(w.asleep.Sub(at))
 	} else {
