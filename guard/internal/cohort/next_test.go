@@ -80,35 +80,6 @@ func TestNext_AReleaseThatIsNotAnswered(t *testing.T) {
 	}
 }
 
-// No caller waits any more when the release is answered: nothing is claimed.
-func TestNext_NoCallerWaitsWhenTheReleaseIsAnswered(t *testing.T) {
-	inBubble(t, &store{OnAcquire: mint, OnRelease: releasesIn(attempt / 2)}, func(b *rig) {
-		holdAndQueue(b, func(release func(), next *caller) {
-			time.AfterFunc(attempt/4, next.cancel)
-			release()
-			b.left(next)
-			claims, releases := b.Sent()
-			assert.Len(b, claims, 1)
-			assert.Len(b, releases, 1)
-		})
-	})
-}
-
-// A hold that is kept after its work is asked for when it is free.
-func TestNext_AClaimAfterAMinHold(t *testing.T) {
-	kept := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Remaining: 300 * time.Millisecond, Done: true}
-	inBubble(t, &store{OnAcquire: inTurn(mint, says(kept), mint)}, func(b *rig) {
-		holdAndQueue(b, func(release func(), next *caller) {
-			begun := time.Now()
-			release()
-			<-next.done
-			assert.GreaterOrEqual(b, time.Since(begun), 300*time.Millisecond)
-			assert.LessOrEqual(b, time.Since(begun), 310*time.Millisecond, "it asks when the key is free")
-			_ = b.ends(b.has(next))
-		})
-	})
-}
-
 // The caller's context ends before the release is sent: the next claim does not wait for
 // the later sender.
 func TestNext_AReleaseThatIsSentLaterDelaysNoClaim(t *testing.T) {

@@ -51,6 +51,20 @@ func TestPool_AnotherPermitForANoWaitCaller(t *testing.T) {
 	})
 }
 
+// The store said that all permits are taken, and this process gives one back that it may have: a caller that does not wait
+// asks.
+func TestPool_NoWaitWhileAClaimLeaves(t *testing.T) {
+	waits := queued(5, time.Minute)
+	inBubble(t, &store{OnAcquire: inTurn(waits, waits, mint), OnRelease: releasesIn(attempt / 2)}, func(b *rig) {
+		first, second := b.comes(one), b.comes(one)
+		b.leaves(second)
+		third := b.comes(one, atOnce)
+		<-third.done
+		_ = b.ends(b.has(third))
+		_ = b.ends(b.has(first))
+	})
+}
+
 // A process has no more claims, sent and not answered, than there may be grants, with those that it has.
 func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
 	inBubble(t, &store{OnAcquire: inTurn(mint, slow(attempt/2, mint), mint)}, func(b *rig) {

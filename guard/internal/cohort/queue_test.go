@@ -45,59 +45,34 @@ func TestQueue_NoWaitForItsOwnProcess(t *testing.T) {
 // do not wait get its answer; no other caller does.
 func TestQueue_NoWaitForAnotherProcess(t *testing.T) {
 	reply := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Ticket: 7, Ahead: 9, Remaining: time.Minute, Holder: "other"}
-	s := &store{OnAcquire: says(reply)}
+	for _, kind := range []func(*cohort.Request){one, func(*cohort.Request) {}} {
+		noWaitForAnotherProcess(t, &store{OnAcquire: says(reply)}, kind)
+	}
+}
+
+func noWaitForAnotherProcess(t *testing.T, s *store, kind func(*cohort.Request)) {
+	t.Helper()
 	inBubble(t, s, func(b *rig) {
-		waits, holdAndQueue := b.comes(), b.comes()
+		waits, stays := b.comes(kind), b.comes(kind)
 		begun := time.Now()
 		time.Sleep(50 * time.Millisecond)
-		c := b.comes(atOnce)
+		c := b.comes(kind, atOnce)
 		require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
 		assert.Zero(b, s.Asks(begun))
 		time.Sleep(150 * time.Millisecond)
-		c = b.comes(atOnce)
+		c = b.comes(kind, atOnce)
 		require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
 		assert.Equal(b, "other", c.waited.Holder)
 		assert.Equal(b, 1, s.Asks(begun))
 		assert.Equal(b, begun.Add(200*time.Millisecond), time.Now())
 		b.waits(waits)
-		b.waits(holdAndQueue)
+		b.waits(stays)
 		b.leaves(waits)
 		time.Sleep(200 * time.Millisecond)
 		begun = time.Now()
-		require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy)
+		require.ErrorIs(b, b.fails(b.comes(kind, atOnce)), cohort.ErrBusy)
 		assert.Equal(b, begun, time.Now(), "also after a caller left")
-		b.leaves(holdAndQueue)
-	})
-}
-
-// A lost hold ends late, when another caller of its process has the key: it passes nothing on.
-func TestQueue_ALostGrantIsNotHandedOverBesideAnother(t *testing.T) {
-	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
-		h := b.has(b.comes())
-		second, third := b.comes(), b.comes()
-		h.Abandon(b.Context())
-		got := b.has(second)
-		time.Sleep(time.Millisecond)
-		_ = b.ends(h)
-		b.waits(third)
-		_ = b.ends(got)
-		assert.NotEqual(b, h.Claim.Owner, b.has(third).Claim.Owner)
-		_ = b.ends(third.hold)
-	})
-}
-
-// A claim that starts over under a new owner is notified under the new one.
-func TestQueue_AClaimListensUnderItsNewOwner(t *testing.T) {
-	waits, finished := queued(5, time.Minute), says(guardstore.ClaimReply{Status: guardstore.ClaimFinished})
-	inBubble(t, &store{OnAcquire: inTurn(waits, finished, waits, mint)}, func(b *rig) {
-		c, begun := b.comes(), time.Now()
-		b.wakes(0)
-		b.waits(c)
-		b.claimed(3)
-		b.wakes(2)
-		h := b.has(c)
-		assert.Equal(b, begun, time.Now())
-		_ = b.ends(h)
+		b.leaves(stays)
 	})
 }
 
@@ -210,19 +185,28 @@ func TestQueue_AnInterruptionIsReportedOnce(t *testing.T) {
 }
 
 // A message says that a hold was revoked: the store is asked about that hold, and about no other. If the store does not
-// have the hold, it was revoked: a store that is full cannot note that.
+// have the hold, it was revoked: a store that is full cannot note that. Neither a message nor a refusal ends a hold.
 func TestQueue_ARevocationIsForItsGrant(t *testing.T) {
-	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, watchdog.ErrRevoked: {}} {
-		inBubble(t, &store{OnAcquire: mint, OnRenew: renews(reply)}, func(b *rig) {
-			h := b.has(b.comes())
-			h.Watch(new(noHolder), 0, 0)
-			b.Notify(guardstore.Notification{Owner: "me-other", Revoked: true})
-			assert.Empty(b, b.Checks())
-			b.Notify(guardstore.Notification{Owner: h.Claim.Owner, Revoked: true})
-			require.Len(b, b.Checks(), 1)
-			assert.Equal(b, h.Claim.Owner, b.Checks()[0].Owner)
-			assert.Equal(b, want, h.Drop(nil))
-			_ = b.ends(h)
+	for name, test := range map[string]struct {
+		reply guardstore.RenewReply
+		want  error
+	}{
+		"held":    {guardstore.RenewReply{Held: true}, nil},
+		"gone":    {guardstore.RenewReply{}, watchdog.ErrRevoked},
+		"refused": {guardstore.RenewReply{Err: &guardstore.RefusedError{Err: errUnanswered}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, &store{OnAcquire: mint, OnRenew: renews(test.reply)}, func(b *rig) {
+				h := b.has(b.comes())
+				h.Watch(new(noHolder), 0, 0)
+				b.Notify(guardstore.Notification{Owner: "me-other", Revoked: true})
+				assert.Empty(b, b.Checks())
+				b.Notify(guardstore.Notification{Owner: h.Claim.Owner, Revoked: true})
+				require.Len(b, b.Checks(), 1)
+				assert.Equal(b, h.Claim.Owner, b.Checks()[0].Owner)
+				assert.Equal(b, test.want, h.Drop(nil))
+				_ = b.ends(h)
+			})
 		})
 	}
 }
@@ -342,6 +326,7 @@ func TestQueue_CallsKeepNothing(t *testing.T) {
 			require.Zero(b, waited)
 			_ = b.ends(h)
 		}
+		b.released(10) // nothing for a claim that was refused, and was in no queue
 	})
 }
 

@@ -183,30 +183,6 @@ func TestShared_DepthIsOne(t *testing.T) {
 	})
 }
 
-// A renewal of a lock that was handed over carries the counter of its new holder.
-func TestHold_ARenewalAfterAHandOver(t *testing.T) {
-	s := &store{OnAcquire: mint}
-	inBubble(t, s, func(b *rig) {
-		h, holder := b.has(b.comes()), new(noHolder)
-		h.Watch(holder, 0, 0)
-		next := b.comes()
-		time.Sleep(time.Millisecond)
-		h.SetDepth(0)
-		require.NoError(b, h.Drop(holder))
-		_ = b.ends(h)
-		second := b.has(next)
-		assert.Equal(b, h.Claim.Owner, second.Claim.Owner)
-		second.Watch(holder, 0, 0)
-		time.Sleep(ttl / 2)
-		s.Change(func() {
-			assert.Len(b, s.Renewals, 1)
-			assert.Equal(b, 1, s.Renewals[0].Depth, "that of the new holder")
-		})
-		require.NoError(b, second.Drop(holder))
-		_ = b.ends(second)
-	})
-}
-
 // No check moves the expiry, and its answer is the call's.
 func TestHold_Check(t *testing.T) {
 	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, watchdog.ErrNotHeld: {}, watchdog.ErrRevoked: {Revoked: true}} {
@@ -224,23 +200,6 @@ func TestHold_Check(t *testing.T) {
 			_ = b.ends(h)
 		})
 	}
-}
-
-// A message alone ends nothing, nor does a refusal.
-func TestHold_ARevocationThatIsNotConfirmed(t *testing.T) {
-	s := &store{OnAcquire: mint, OnRenew: func(context.Context, int) guardstore.RenewReply {
-		return guardstore.RenewReply{Err: &guardstore.RefusedError{Err: errUnanswered}}
-	}}
-	inBubble(t, s, func(b *rig) {
-		h, holder := b.has(b.comes()), new(noHolder)
-		h.Watch(holder, 0, 0)
-		synctest.Wait() // it listens
-		s.Notify(guardstore.Notification{Owner: h.Claim.Owner, Revoked: true})
-		require.Len(b, s.Checks(), 1)
-		require.NoError(b, h.Err())
-		_ = h.Drop(holder)
-		_ = b.ends(h)
-	})
 }
 
 // The store is asked again, after the time of a call, until it says what became of a hold that a message calls revoked.
