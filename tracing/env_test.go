@@ -2,6 +2,9 @@ package tracing_test
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -22,7 +25,19 @@ import (
 	"github.com/redlatch/redlatch/tracing"
 )
 
-var order = guard.Key("order:42")
+// order is the key of the tests' lock. The others are what a Guard tells an observer of that lock.
+var (
+	order      = guard.Key("order:42")
+	lock       = guard.Lock{Name: "order", Key: "order:42"}
+	held       = guard.Hold{Fence: 1, Depth: 1}
+	givenBack  = guard.HoldResult{Hold: held, Outcome: guard.OutcomeReleased}
+	atOnce     = guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1}
+	afterAWait = guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1, Queued: true}
+	timedOut   = guard.WaitResult{Outcome: guard.OutcomeTimeout, Queued: true, Err: guard.ErrBusy}
+
+	errOwn     = errors.New("own")
+	errRefused = errors.New("connection refused")
+)
 
 // env is an observer whose spans and metrics a test can look at.
 type env struct {
@@ -30,7 +45,6 @@ type env struct {
 	spans   *tracetest.SpanRecorder
 	reader  *sdkmetric.ManualReader
 	tracers *sdktrace.TracerProvider
-	meters  *sdkmetric.MeterProvider
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,23 +52,35 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newEnv(opts ...tracing.Option) *env {
 	r := &env{spans: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
 	r.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
-	r.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader))
-	r.Observer = tracing.New(append(r.providers(), opts...)...)
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader))
+	r.Observer = tracing.New(append([]tracing.Option{tracing.WithTracerProvider(r.tracers), tracing.WithMeterProvider(meters)}, opts...)...)
 	return r
-}
-
-func (r *env) providers() []tracing.Option {
-	return []tracing.Option{tracing.WithTracerProvider(r.tracers), tracing.WithMeterProvider(r.meters)}
 }
 
 func nothing(context.Context) error { return nil }
 
 // observe makes the calls of a WithLock that finds its lock free.
 func observe(ctx context.Context, o guard.Observer, l guard.Lock) {
-	o.WaitEnd(o.WaitStart(ctx, l), l, guard.WaitResult{Outcome: guard.OutcomeAcquired, Depth: 1})
-	hold := guard.Hold{Fence: 1, Depth: 1}
-	o.HoldEnd(o.HoldStart(ctx, l, hold), l, guard.HoldResult{Hold: hold, Outcome: guard.OutcomeReleased})
+	o.WaitEnd(o.WaitStart(ctx, l), l, atOnce)
+	o.HoldEnd(o.HoldStart(ctx, l, held), l, givenBack)
 }
+
+// everything makes every metric have a value.
+func everything(ctx context.Context, o guard.Observer, l guard.Lock) {
+	observe(ctx, o, l)
+	for kind := guard.EventRenewal; kind <= guard.EventNotKept; kind++ {
+		o.Event(ctx, l, guard.Event{Kind: kind})
+	}
+}
+
+// wait, hold and release make the calls of a Guard for the tests' lock.
+func (r *env) wait(ctx context.Context, result guard.WaitResult) {
+	r.WaitEnd(r.WaitStart(ctx, lock), lock, result)
+}
+
+func (r *env) hold(ctx context.Context) context.Context { return r.HoldStart(ctx, lock, held) }
+
+func (r *env) release(holding context.Context) { r.HoldEnd(holding, lock, givenBack) }
 
 // caller begins the span of a caller of a lock.
 func (r *env) caller(ctx context.Context) (context.Context, trace.Span) {
@@ -82,7 +108,6 @@ type seen struct {
 	Status     codes.Code
 	Attributes attributes
 	Events     []string
-	Links      []trace.SpanID
 }
 
 type attributes map[attribute.Key]any
@@ -95,9 +120,8 @@ func attributesOf(all []attribute.KeyValue) attributes {
 	return out
 }
 
-// seen returns the observer's spans, in the order in which they ended. The fence, which
-// grows with time, is left out, and so is whether the lock was handed over locally, which
-// is for the Guard to choose.
+// seen returns the observer's spans, in the order in which they ended. It leaves out the fence, which grows with
+// time, and whether the lock was handed over locally, which the Guard chooses.
 func (r *env) seen(t *testing.T) []seen {
 	t.Helper()
 	var out []seen
@@ -114,33 +138,43 @@ func (r *env) seen(t *testing.T) []seen {
 		for _, event := range span.Events() {
 			s.Events = append(s.Events, event.Name)
 		}
-		for _, link := range span.Links() {
-			s.Links = append(s.Links, link.SpanContext.SpanID())
-		}
 		out = append(out, s)
 	}
 	return out
 }
 
-func (r *env) ended() []sdktrace.ReadOnlySpan {
-	var out []sdktrace.ReadOnlySpan
-	for _, span := range r.spans.Ended() {
-		if span.InstrumentationScope().Name == tracing.ScopeName {
-			out = append(out, span)
-		}
-	}
+// acquired and released are the spans of a lock that was free and given back.
+func acquired(parent trace.SpanID) seen {
+	return seen{Name: "acquire order", Parent: parent, Attributes: attributes{
+		"redlatch.lock.name": "order", "redlatch.lock.outcome": "acquired", "redlatch.lock.queued": false,
+	}}
+}
+
+func released(parent trace.SpanID) seen {
+	return seen{Name: "hold order", Parent: parent, Attributes: attributes{
+		"redlatch.lock.name": "order", "redlatch.lock.outcome": "released",
+	}}
+}
+
+// metric returns those of the span's attributes that the metric has, too.
+func (s seen) metric() attributes {
+	out := maps.Clone(s.Attributes)
+	maps.DeleteFunc(out, func(key attribute.Key, _ any) bool {
+		return key != "redlatch.lock.name" && key != "redlatch.lock.outcome" && key != "error.type"
+	})
 	return out
+}
+
+// ended returns the observer's spans.
+func (r *env) ended() []sdktrace.ReadOnlySpan {
+	return slices.DeleteFunc(r.spans.Ended(), func(s sdktrace.ReadOnlySpan) bool {
+		return s.InstrumentationScope().Name != tracing.ScopeName
+	})
 }
 
 // named returns the observer's spans of a name.
 func (r *env) named(name string) []sdktrace.ReadOnlySpan {
-	var out []sdktrace.ReadOnlySpan
-	for _, span := range r.ended() {
-		if span.Name() == name {
-			out = append(out, span)
-		}
-	}
-	return out
+	return slices.DeleteFunc(r.ended(), func(s sdktrace.ReadOnlySpan) bool { return s.Name() != name })
 }
 
 // the returns the observer's only span of a name.
@@ -149,6 +183,18 @@ func (r *env) the(t *testing.T, name string) sdktrace.ReadOnlySpan {
 	spans := r.named(name)
 	require.Len(t, spans, 1, name)
 	return spans[0]
+}
+
+// links returns the spans to which each wait links.
+func (r *env) links() (all [][]trace.SpanContext) {
+	for _, span := range r.named("acquire order") {
+		var of []trace.SpanContext
+		for _, link := range span.Links() {
+			of = append(of, link.SpanContext)
+		}
+		all = append(all, of)
+	}
+	return all
 }
 
 func (r *env) collect(t *testing.T) metricdata.ScopeMetrics {
@@ -171,47 +217,23 @@ type point struct {
 	Value      int64
 }
 
-// points returns the data points of each metric, without the zeros with which counters begin and without gauges.
+// points returns the data points of each metric, without gauges.
 func (r *env) points(t *testing.T) map[string][]point {
 	t.Helper()
 	out := map[string][]point{}
 	for _, m := range r.collect(t).Metrics {
-		if data, ok := m.Data.(metricdata.Histogram[float64]); ok {
+		switch data := m.Data.(type) {
+		case metricdata.Histogram[float64]:
 			for _, p := range data.DataPoints {
 				out[m.Name] = append(out[m.Name], point{attributesOf(p.Attributes.ToSlice()), int64(p.Count)})
 			}
-		}
-		if data, ok := m.Data.(metricdata.Sum[int64]); ok && !data.IsMonotonic {
-			out[m.Name] = sums(data)
-		}
-	}
-	for name, points := range r.counters(t) {
-		for _, p := range points {
-			if p.Value > 0 {
-				out[name] = append(out[name], p)
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				out[m.Name] = append(out[m.Name], point{attributesOf(p.Attributes.ToSlice()), p.Value})
 			}
 		}
 	}
 	return out
-}
-
-// counters returns the data points of each counter.
-func (r *env) counters(t *testing.T) map[string][]point {
-	t.Helper()
-	out := map[string][]point{}
-	for _, m := range r.collect(t).Metrics {
-		if data, ok := m.Data.(metricdata.Sum[int64]); ok && data.IsMonotonic {
-			out[m.Name] = sums(data)
-		}
-	}
-	return out
-}
-
-func sums(data metricdata.Sum[int64]) (points []point) {
-	for _, p := range data.DataPoints {
-		points = append(points, point{attributesOf(p.Attributes.ToSlice()), p.Value})
-	}
-	return points
 }
 
 // one is the data points of a metric that has seen one thing.
@@ -219,14 +241,3 @@ func one(a attributes) []point { return []point{{a, 1}} }
 
 // none is a level that is back where it was.
 var none = []point{{attributes{"redlatch.lock.name": "order"}, 0}}
-
-// metric returns those of the span's attributes that the metric has, too.
-func (s seen) metric() attributes {
-	out := attributes{}
-	for key, value := range s.Attributes {
-		if key == "redlatch.lock.name" || key == "redlatch.lock.outcome" || key == "error.type" {
-			out[key] = value
-		}
-	}
-	return out
-}

@@ -1,50 +1,36 @@
 package tracing
 
 import (
+	"container/list"
 	"sync"
 	"time"
 )
 
-// line has the waits of a name that have not ended, in the order in which they began.
+// line has the times at which the waits of a name began that have not ended, in order.
 type line struct {
-	mu             sync.Mutex
-	oldest, newest *wait
+	mu    sync.Mutex
+	times list.List
 }
 
-func (l *line) join(w *wait) {
+func (l *line) join() *list.Element {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.joined, w.older = time.Now(), l.newest
-	if l.newest == nil {
-		l.oldest = w
-	} else {
-		l.newest.newer = w
-	}
-	l.newest = w
+	return l.times.PushBack(time.Now())
 }
 
-func (l *line) leave(w *wait) {
+func (l *line) leave(place *list.Element) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w.older == nil {
-		l.oldest = w.newer
-	} else {
-		w.older.newer = w.newer
-	}
-	if w.newer == nil {
-		l.newest = w.older
-	} else {
-		w.newer.older = w.older
-	}
-	w.older, w.newer = nil, nil // a caller may keep the context
+	l.times.Remove(place)
 }
 
 // longest returns how long the oldest wait has taken so far, 0 if there is none.
 func (l *line) longest() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.oldest == nil {
+	oldest := l.times.Front()
+	if oldest == nil {
 		return 0
 	}
-	return time.Since(l.oldest.joined)
+	return time.Since(oldest.Value.(time.Time))
 }

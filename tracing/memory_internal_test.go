@@ -14,7 +14,6 @@ import (
 
 // Neither many keys nor many names make memory grow for ever.
 func TestMemory_IsBounded(t *testing.T) {
-	t.Parallel()
 	o, ok := New(WithTracerProvider(sdktrace.NewTracerProvider())).(*observer)
 	assert.True(t, ok)
 	ctx, most := t.Context(), 0
@@ -34,28 +33,11 @@ func TestMemory_IsBounded(t *testing.T) {
 	assert.Empty(t, o.blockers.byKey)
 	assert.Len(t, o.labels.all(), mostNames+1)
 	for _, l := range o.labels.all() {
-		assert.Nil(t, l.line.oldest, "a wait that has ended is forgotten")
-		assert.Nil(t, l.line.newest)
+		assert.Zero(t, l.line.times.Len(), "a wait that has ended is forgotten")
 	}
-}
-
-// A caller may keep the context of its wait: that keeps no other wait.
-func TestMemory_AKeptWaitKeepsNoOther(t *testing.T) {
-	t.Parallel()
-	o, _ := New(WithTracerProvider(sdktrace.NewTracerProvider())).(*observer)
-	l := guard.Lock{Name: "order", Key: "order:42"}
-	first, _ := o.WaitStart(t.Context(), l).(*wait)
-	kept, _ := o.WaitStart(t.Context(), l).(*wait)
-	last, _ := o.WaitStart(t.Context(), l).(*wait)
-	for _, w := range []*wait{kept, first, last} {
-		o.WaitEnd(w, l, guard.WaitResult{Outcome: guard.OutcomeCanceled})
-	}
-	assert.Nil(t, kept.older)
-	assert.Nil(t, kept.newer)
 }
 
 func TestMemory_ObstaclesOfManyAtATime(t *testing.T) {
-	t.Parallel()
 	o, _ := New(WithTracerProvider(sdktrace.NewTracerProvider())).(*observer)
 	var callers sync.WaitGroup
 	for i := range 8 {

@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"slices"
@@ -17,16 +18,12 @@ import (
 type wait struct {
 	context.Context //nolint:containedctx // it is a context, in one allocation with what it carries
 
-	key     waitedKey
-	labels  *labels
-	span    trace.Span // nil while it may be a re-entry, which has none
-	counted bool       // in the number of waiting calls
-	caller  trace.SpanID
-	since   mark // what was in the way when the wait began
-
-	// In the line of its name, see line.
-	joined       time.Time
-	older, newer *wait
+	key    waitedKey
+	labels *labels
+	span   trace.Span    // nil while it may be a re-entry, which has none
+	place  *list.Element // in the line of its name; nil if it is not counted as waiting
+	caller trace.SpanID
+	since  mark // what was in the way when the wait began
 }
 
 type waitedKey struct{ *observer }
@@ -60,8 +57,7 @@ func (o *observer) WaitStart(ctx context.Context, l guard.Lock) context.Context 
 
 func (o *observer) counting(w *wait, counted bool) *wait {
 	if counted {
-		w.counted = true
-		w.labels.line.join(w)
+		w.place = w.labels.line.join()
 		o.metrics.waiting.Add(w, 1, w.labels.add...)
 	}
 	return w
@@ -83,8 +79,8 @@ func (o *observer) WaitEnd(ctx context.Context, l guard.Lock, r guard.WaitResult
 	if w == nil {
 		return
 	}
-	if w.counted {
-		w.labels.line.leave(w)
+	if w.place != nil {
+		w.labels.line.leave(w.place)
 		o.metrics.waiting.Add(ctx, -1, w.labels.add...)
 	}
 	if w.span == nil {
