@@ -10,22 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long the tests wait for what must happen, and instant for
-// what must not.
-const (
-	patience = 5 * time.Second
-	instant  = 50 * time.Millisecond
-)
-
-func await(t *testing.T, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatal("did not happen in time")
-	}
-}
-
 func proxied(t *testing.T) (*Proxy, *redis.Client) {
 	t.Helper()
 	s := Shared(t)
@@ -47,7 +31,7 @@ func TestProxy_SwallowsTheNthReply(t *testing.T) {
 	}
 	require.False(t, isClosed(fired))
 	require.ErrorIs(t, c.Incr(ctx, key).Err(), io.EOF)
-	await(t, fired)
+	<-fired
 	require.Equal(t, "3", direct.Get(ctx, key).Val(), "the server executed what was not answered")
 	require.EqualValues(t, 4, c.Incr(ctx, key).Val(), "one reply only")
 }
@@ -65,12 +49,11 @@ func TestProxy_DeliversAHeldRequestOfADeadConnection(t *testing.T) {
 			ctx, key := t.Context(), t.Name()
 			held, release := p.HoldRequest(Command("set"))
 			require.Error(t, c.Set(ctx, key, "late", time.Minute).Err())
-			await(t, held)
+			<-held
 			kill(p, c)
 			require.ErrorIs(t, direct.Get(ctx, key).Err(), redis.Nil)
 			release()
-			require.Eventually(t, func() bool { return direct.Get(ctx, key).Val() == "late" },
-				patience, time.Millisecond)
+			require.Eventually(t, func() bool { return direct.Get(ctx, key).Val() == "late" }, 5*time.Second, time.Millisecond)
 		})
 	}
 }

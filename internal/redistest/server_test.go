@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+func TestMain(m *testing.M) { os.Exit(Run(m)) }
 
 func once(o *redis.Options) { o.MaxRetries = -1 }
 
