@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guardsql"
@@ -96,14 +95,4 @@ func ExampleFor() {
 		})
 	}
 	_ = transfer
-}
-
-// A migration creates the table once.
-func ExampleSchema() {
-	fmt.Println(guardsql.Schema(guardsql.Postgres))
-	// Output:
-	// CREATE TABLE IF NOT EXISTS redlatch_fences (
-	// 	lock_key BYTEA PRIMARY KEY,
-	// 	fence BIGINT NOT NULL
-	// )
 }

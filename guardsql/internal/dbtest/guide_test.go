@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,13 +42,9 @@ func TestGuide_OldRowsAreDeletedUnlessATransactionClaimsThem(t *testing.T) {
 		t.Run(setups[i].name, func(t *testing.T) {
 			d := setups[i].open(t)
 			old, claimed, recent := newKey(), newKey(), newKey()
-			const month = 31 * 24 * 3600 * 1_000_000
-			for _, key := range []string{old, claimed, recent} {
-				_, later := twoHolders(t, key)
-				require.NoError(t, d.fence(later))
-			}
-			for _, key := range []string{old, claimed} { // as if the lock was a month ago
-				_, err := d.Exec(d.q(`UPDATE redlatch_fences SET fence = fence - $1 WHERE lock_key = $2`), int64(month), []byte(key))
+			for key, days := range map[string]time.Duration{old: 31, claimed: 31, recent: 0} {
+				_, err := d.Exec(d.q(`INSERT INTO redlatch_fences (lock_key, fence) VALUES ($1, $2)`),
+					[]byte(key), time.Now().Add(-days*24*time.Hour).UnixMicro())
 				require.NoError(t, err)
 			}
 			_, holder := twoHolders(t, claimed)

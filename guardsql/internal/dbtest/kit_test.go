@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,28 +42,17 @@ type setup struct {
 	source  func(tb testing.TB) string
 }
 
-func mariadb(parameters string) func(tb testing.TB) string {
-	return func(tb testing.TB) string {
-		source := mariadbtest.Shared(tb)
-		if strings.Contains(source, "?") {
-			return source + "&" + parameters
-		}
-		return source + "?" + parameters
-	}
-}
-
-// sqliteFile is a file of tb's own, in which a writer waits for another one for as long as busy says.
+// sqliteFile is a file of tb's own, in which a writer waits for another one.
 func sqliteFile(tb testing.TB) string {
-	return "file:" + filepath.Join(tb.TempDir(), "test.db") + "?_pragma=" + url.QueryEscape("busy_timeout(10000)") +
-		"&_pragma=" + url.QueryEscape("journal_mode(wal)")
+	return "file:" + filepath.Join(tb.TempDir(), "test.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)"
 }
 
 var setups = []setup{
 	{"PostgreSQL, pgx", guardsql.Postgres, "pgx", postgrestest.Shared},
 	{"PostgreSQL, lib-pq", guardsql.Postgres, "postgres", func(tb testing.TB) string { return postgrestest.Shared(tb) + " sslmode=disable" }},
-	{"MariaDB", guardsql.MySQL, "mysql", mariadb("")},
-	{"MariaDB, clientFoundRows", guardsql.MySQL, "mysql", mariadb("clientFoundRows=true")},
-	{"MariaDB, interpolateParams", guardsql.MySQL, "mysql", mariadb("interpolateParams=true")},
+	{"MariaDB", guardsql.MySQL, "mysql", mariadbtest.Shared},
+	{"MariaDB, clientFoundRows", guardsql.MySQL, "mysql", func(tb testing.TB) string { return mariadbtest.Shared(tb) + "?clientFoundRows=true" }},
+	{"MariaDB, interpolateParams", guardsql.MySQL, "mysql", func(tb testing.TB) string { return mariadbtest.Shared(tb) + "?interpolateParams=true" }},
 	{"SQLite", guardsql.SQLite, "sqlite", sqliteFile},
 }
 

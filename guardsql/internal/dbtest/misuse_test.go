@@ -40,16 +40,6 @@ func TestErrNoLock_WithoutAnExclusiveLock(t *testing.T) {
 		return l.Context()
 	}
 	order := take(t.Context(), "order:42")
-	store := guardtest.NewStore()
-	store.Fail(errors.New("down"))
-	broken, err := guard.NewWithStore(store, guard.FailOpen())
-	require.NoError(t, err)
-	defer broken.Close()
-	var failedOpen context.Context
-	require.NoError(t, broken.WithLock(t.Context(), guard.Key("k"), func(ctx context.Context) error {
-		failedOpen = context.WithoutCancel(ctx)
-		return nil
-	}))
 	const none = "" // no lock that fences
 	of := func(key string) guardsql.Option { return guardsql.For(guard.Key(key)) }
 	for name, test := range map[string]struct {
@@ -59,14 +49,9 @@ func TestErrNoLock_WithoutAnExclusiveLock(t *testing.T) {
 	}{
 		"no lock":                  {t.Context(), nil, none},
 		"a permit":                 {take(t.Context(), "exports", guard.Limit(3)), nil, none},
-		"a reader":                 {take(t.Context(), "catalogue", guard.Shared()), nil, none},
-		"detached":                 {guard.Detach(order), nil, none},
-		"FailOpen":                 {failedOpen, nil, none},
 		"another key":              {order, []guardsql.Option{of("order:43")}, none},
-		"a permit's key":           {take(order, "tenant:7", guard.Limit(3)), []guardsql.Option{of("tenant:7")}, none},
 		"a lock":                   {order, nil, "order:42"},
 		"a permit inside the lock": {take(order, "tenant:8", guard.Limit(3)), nil, "order:42"},
-		"a reader inside the lock": {take(order, "catalogue", guard.Shared()), nil, "order:42"},
 		"the innermost":            {take(order, "account:7"), nil, "account:7"},
 		"For the outer one":        {take(order, "account:8"), []guardsql.Option{guardsql.For(guard.Keyf("order:%d", 42))}, "order:42"},
 		"the last For":             {order, []guardsql.Option{of("x"), of("order:42")}, "order:42"},
@@ -83,47 +68,27 @@ func TestErrNoLock_WithoutAnExclusiveLock(t *testing.T) {
 	}
 }
 
-func TestFor_TheErrorOfTheKeyFunction(t *testing.T) {
-	t.Parallel()
-	errBoom := errors.New("boom")
-	_, ctx := twoHolders(t, newKey())
-	err := guardsql.Fence(ctx, &statements{}, guardsql.For(func(context.Context) (string, error) { return "", errBoom }))
-	require.ErrorIs(t, err, errBoom)
-	assert.EqualError(t, err, "guardsql: For: the key function failed: boom")
-}
-
 func TestMisuse_IsNamed(t *testing.T) {
 	t.Parallel()
 	_, ctx := twoHolders(t, newKey())
-	d := setups[0].open(t)
-	config, err := pgxpool.ParseConfig(setups[0].source(t))
-	require.NoError(t, err)
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	defer pool.Close()
-	conn, err := pgx.Connect(t.Context(), setups[0].source(t))
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
-	tx, err := conn.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	nothing := func(context.Context, *sql.Tx) error { return nil }
-
+	errBoom := errors.New("boom")
+	broken := guardsql.Fence(ctx, &statements{}, guardsql.For(func(context.Context) (string, error) { return "", errBoom }))
+	require.ErrorIs(t, broken, errBoom)
 	for want, err := range map[string]error{
-		"tx is a *sql.DB, not a transaction":       guardsql.Fence(ctx, d.DB),
+		"For: the key function failed: boom":       broken,
+		"tx is a *sql.DB, not a transaction":       guardsql.Fence(ctx, new(sql.DB)),
 		"tx is a <nil>, not a transaction":         guardsql.Fence(ctx, nil),
-		"tx is a *pgxpool.Pool, not a transaction": guardsql.FencePGX(ctx, pool),
-		"tx is a *pgx.Conn, not a transaction":     guardsql.FencePGX(ctx, conn),
-		"an Option is nil":                         guardsql.Fence(ctx, d.begin(t), nil),
-		"For: key is nil":                          guardsql.Fence(ctx, d.begin(t), guardsql.For(nil)),
-		"Dialect(0): take":                         guardsql.Fence(ctx, d.begin(t), guardsql.Dialect(0)),
-		"Dialect(4): take":                         guardsql.Fence(ctx, d.begin(t), guardsql.SQLite+1),
-		"the Dialect is MySQL":                     guardsql.FencePGX(ctx, tx, guardsql.MySQL),
-		"db is nil":                                guardsql.InTx(ctx, nil, nothing),
-		"fn is nil":                                guardsql.InTx(ctx, d.DB, nil),
+		"tx is a *pgxpool.Pool, not a transaction": guardsql.FencePGX(ctx, new(pgxpool.Pool)),
+		"tx is a *pgx.Conn, not a transaction":     guardsql.FencePGX(ctx, new(pgx.Conn)),
+		"an Option is nil":                         guardsql.Fence(ctx, &statements{}, nil),
+		"For: key is nil":                          guardsql.Fence(ctx, &statements{}, guardsql.For(nil)),
+		"Dialect(0): take":                         guardsql.Fence(ctx, &statements{}, guardsql.Dialect(0)),
+		"Dialect(4): take":                         guardsql.Fence(ctx, &statements{}, guardsql.SQLite+1),
+		"FencePGX: the Dialect is MySQL":           guardsql.FencePGX[pgconn.CommandTag](ctx, nil, guardsql.MySQL),
+		"InTx: db is nil":                          guardsql.InTx(ctx, nil, func(context.Context, *sql.Tx) error { return nil }),
+		"InTx: fn is nil":                          guardsql.InTx(ctx, new(sql.DB), nil),
 	} {
-		require.ErrorContains(t, err, "guardsql: ")
-		assert.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "guardsql: "+want)
 	}
 	require.ErrorContains(t, guardsql.FencePGX[pgconn.CommandTag](ctx, nil), "tx is a <nil>, not a transaction")
 	for _, name := range []string{"", "a b", "a;", "1a", "a.b.c", `"a"`, "a.", ".a", strings.Repeat("a", 64), "a\n"} {

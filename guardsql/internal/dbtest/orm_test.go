@@ -11,6 +11,7 @@ import (
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,19 +29,50 @@ func TestLibraries_FenceTheirTransactions(t *testing.T) {
 	d := setups[0].open(t)
 	gormDB, err := gorm.Open(postgres.New(postgres.Config{Conn: d.DB}), &gorm.Config{Logger: logger.Discard})
 	require.NoError(t, err)
-	config, err := pgxpool.ParseConfig(setups[0].source(t))
-	require.NoError(t, err)
-	config.MaxConns = 2
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	pool, err := pgxpool.New(t.Context(), d.source(t))
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
+	simple, err := pgxpool.New(t.Context(), d.source(t)+" default_query_exec_mode=simple_protocol")
+	require.NoError(t, err)
+	t.Cleanup(simple.Close)
 
 	for name, sell := range map[string]func(ctx context.Context, sku string) error{
-		"gorm":         func(ctx context.Context, sku string) error { return sellWithGorm(ctx, gormDB, sku) },
-		"sqlc":         func(ctx context.Context, sku string) error { return sellWithSQLC(ctx, d.DB, stockdb.New(d.DB), sku) },
-		"ent":          func(ctx context.Context, sku string) error { return sellWithEnt(ctx, d.DB, sku) },
-		"ent's own Tx": func(ctx context.Context, sku string) error { return sellWithEntTx(ctx, d.DB, sku) },
-		"pgx":          func(ctx context.Context, sku string) error { return sellWithPGX(ctx, pool, sku) },
+		"gorm": func(ctx context.Context, sku string) error {
+			return gormDB.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+				if err := guardsql.Fence(ctx, tx.Statement.ConnPool); err != nil {
+					return err
+				}
+				return tx.Exec(`UPDATE stock SET amount = amount - 1 WHERE id = ?`, sku).Error
+			})
+		},
+		"sqlc": func(ctx context.Context, sku string) error {
+			return guardsql.InTx(ctx, d.DB, func(ctx context.Context, tx *sql.Tx) error {
+				q := stockdb.New(d.DB).WithTx(tx)
+				amount, err := q.Amount(ctx, sku)
+				if err != nil {
+					return err
+				}
+				return q.SetAmount(ctx, stockdb.SetAmountParams{ID: sku, Amount: amount - 1})
+			})
+		},
+		"ent": func(ctx context.Context, sku string) error { return sellWithEnt(ctx, d.DB, sku) },
+		// With ent's feature sql/execquery, the Tx of its client has the ExecContext of this one.
+		"ent's own Tx": func(ctx context.Context, sku string) error {
+			tx, err := entsql.OpenDB(dialect.Postgres, d.DB).Tx(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback() }()
+			if err := guardsql.Fence(ctx, tx.(*entsql.Tx)); err != nil {
+				return err
+			}
+			if err := sellThrough(ctx, tx, sku); err != nil {
+				return err
+			}
+			return tx.Commit()
+		},
+		"pgx":                  func(ctx context.Context, sku string) error { return sellWithPGX(ctx, pool, sku) },
+		"pgx, simple protocol": func(ctx context.Context, sku string) error { return sellWithPGX(ctx, simple, sku) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := newKey()
@@ -51,71 +83,28 @@ func TestLibraries_FenceTheirTransactions(t *testing.T) {
 			require.NoError(t, sell(later, key))
 			require.NoError(t, sell(later, key))
 			require.ErrorIs(t, sell(former, key), guardsql.ErrStale)
-			var amount int
-			require.NoError(t, d.QueryRow(`SELECT amount FROM stock WHERE id = $1`, key).Scan(&amount))
-			assert.Equal(t, 2, amount)
-			var fences int
-			require.NoError(t, d.QueryRow(`SELECT count(*) FROM redlatch_fences WHERE lock_key = $1`, []byte(key)).Scan(&fences))
-			assert.Equal(t, 1, fences)
+			require.ErrorIs(t, sell(t.Context(), key), guardsql.ErrNoLock)
+			var amount, fences int
+			require.NoError(t, d.QueryRow(`SELECT amount, (SELECT count(*) FROM redlatch_fences WHERE lock_key = $2) FROM stock WHERE id = $1`,
+				key, []byte(key)).Scan(&amount, &fences))
+			assert.Equal(t, []int{2, 1}, []int{amount, fences})
 		})
 	}
 	_, ctx := twoHolders(t, newKey())
 	require.ErrorContains(t, guardsql.Fence(ctx, gormDB.Statement.ConnPool), "not a transaction", "gorm outside of a transaction")
+	var of *pgconn.PgError
+	require.ErrorAs(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return guardsql.FencePGX(ctx, tx, guardsql.Table("missing")) }), &of)
+}
+
+func sellWithPGX(ctx context.Context, pool *pgxpool.Pool, sku string) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if err := errors.Join(guardsql.FencePGX(ctx, tx), guardsql.FencePGX(ctx, tx)); err != nil { // twice is once
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE stock SET amount = amount - 1 WHERE id = $1`, sku)
+		return err
+	})
 }
 
 // With PrepareStmt, gorm's transaction is another type. Its cache has a goroutine that never ends.
 var _ guardsql.Execer = (*gorm.PreparedStmtTX)(nil)
-
-// sellWithEntTx is what a generated client of ent does that has the feature sql/execquery: its Tx has the
-// ExecContext of this one.
-func sellWithEntTx(ctx context.Context, db *sql.DB, sku string) (err error) {
-	begun, err := entsql.OpenDB(dialect.Postgres, db).Tx(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = begun.Rollback() }()
-	tx, ok := begun.(*entsql.Tx)
-	if !ok {
-		return errors.New("ent has another Tx")
-	}
-	if err := guardsql.Fence(ctx, tx); err != nil {
-		return err
-	}
-	if err := sellThrough(ctx, tx, sku); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-// sellThrough has ent's builder make the statements.
-func sellThrough(ctx context.Context, driver dialect.ExecQuerier, sku string) error {
-	query, args := entsql.Dialect(dialect.Postgres).Update("stock").Add("amount", -1).Where(entsql.EQ("id", sku)).Query()
-	var done entsql.Result
-	return driver.Exec(ctx, query, args, &done)
-}
-
-func TestFencePGX_InATransactionOfPGX(t *testing.T) {
-	t.Parallel()
-	d := setups[0].open(t) // makes the table
-	former, later := twoHolders(t, newKey())
-	require.NoError(t, d.fence(later), "both ways write one row")
-	for _, mode := range []string{"", " default_query_exec_mode=simple_protocol"} {
-		conn, err := pgx.Connect(t.Context(), d.source(t)+mode)
-		require.NoError(t, err)
-		defer func() { _ = conn.Close(context.Background()) }()
-		fence := func(ctx context.Context) error {
-			return pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
-				if err := guardsql.FencePGX(ctx, tx); err != nil {
-					return err
-				}
-				return guardsql.FencePGX(ctx, tx) // twice is once
-			})
-		}
-		require.ErrorIs(t, fence(former), guardsql.ErrStale)
-		require.NoError(t, fence(later))
-		require.Equal(t, guardsql.ErrNoLock, fence(t.Context()))
-		ended, cancel := context.WithCancel(later)
-		cancel()
-		require.ErrorIs(t, fence(ended), context.Canceled)
-	}
-}
