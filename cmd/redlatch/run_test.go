@@ -3,9 +3,8 @@
 package main
 
 import (
-	"fmt"
+	"bufio"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -153,27 +152,23 @@ type pipe struct {
 	*testing.T
 
 	path  string
-	words chan string
-	ended chan struct{}
+	words chan string // closed when no process has the pipe open any more
 }
 
 func newPipe(t *testing.T) *pipe {
 	t.Helper()
-	p := &pipe{t, filepath.Join(t.TempDir(), "pipe"), make(chan string, 1), make(chan struct{})}
+	p := &pipe{t, filepath.Join(t.TempDir(), "pipe"), make(chan string, 1)}
 	require.NoError(t, syscall.Mkfifo(p.path, 0o600))
 	go func() {
-		defer close(p.ended)
+		defer close(p.words)
 		file, err := os.Open(p.path)
 		if !assert.NoError(t, err) {
 			return
 		}
 		defer file.Close()
-		for word := ""; ; {
-			if _, err := fmt.Fscan(file, &word); err != nil {
-				return
-			}
+		for words := bufio.NewScanner(file); words.Scan(); {
 			select {
-			case p.words <- word:
+			case p.words <- words.Text():
 			default:
 			}
 		}
@@ -181,25 +176,30 @@ func newPipe(t *testing.T) *pipe {
 	return p
 }
 
-func (p *pipe) works() {
+// reads reads words until is returns true.
+func (p *pipe) reads(what string, is func(word string, open bool) bool) {
 	p.Helper()
-	for seen := map[string]bool{}; len(seen) < 2; {
+	for late := time.After(patience); ; {
 		select {
-		case word := <-p.words:
-			seen[word] = true
-		case <-time.After(patience):
-			require.FailNow(p, "the command does not work", seen)
+		case word, open := <-p.words:
+			if is(word, open) {
+				return
+			}
+		case <-late:
+			require.FailNow(p, what)
 		}
 	}
 }
 
+func (p *pipe) works() {
+	p.Helper()
+	seen := map[string]bool{}
+	p.reads("the command does not work", func(word string, _ bool) bool { seen[word] = true; return len(seen) == 2 })
+}
+
 func (p *pipe) gone() {
 	p.Helper()
-	select {
-	case <-p.ended:
-	case <-time.After(patience):
-		require.FailNow(p, "the command still runs")
-	}
+	p.reads("the command still runs", func(_ string, open bool) bool { return !open })
 }
 
 // The whole process group has ended before the key expires.
@@ -265,22 +265,6 @@ func TestRun_LossDuringTheGraceEndsIt(t *testing.T) {
 	c.ends(70)
 }
 
-// A stopped process gets TERM when it continues, and not before.
-func TestRun_StoppedCommandCanHeedTERM(t *testing.T) {
-	r := shared(t)
-	file := r.file()
-	c := r.start("run", "stopped", "--", "sh", "-c",
-		`trap 'echo TERM >>"$0"; exit' TERM; echo $$ >>"$0"; kill -STOP $$; while :; do sleep 0.02; done`, file)
-	r.awaits(file, 1)
-	r.eventually("it is stopped", func() bool {
-		state, _ := exec.Command("ps", "-o", "stat=", "-p", lines(file)[0]).Output()
-		return strings.HasPrefix(string(state), "T")
-	})
-	r.do(0, "revoke", "stopped")
-	assert.Equal(t, "redlatch: the lock of stopped was lost and the command ended: it was revoked or broken\n", c.ends(70).stderr)
-	assert.Contains(t, lines(file), "TERM")
-}
-
 func TestRun_MaxHoldEndsTheCommand(t *testing.T) {
 	r, p := shared(t), newPipe(t)
 	file := r.file()
@@ -330,7 +314,7 @@ func TestRunOnce_KeepsNothingOfACommandThatFailed(t *testing.T) {
 	assert.Equal(t, "it ran\n", r.do(0, "run", "--once", "1h", "k", "--", "echo", "it ran").stdout)
 }
 
-func TestRun_RefusesWhatItDoesNotUnderstand(t *testing.T) {
+func TestRun_RefusesWrongArguments(t *testing.T) {
 	r := nowhere(t)
 	for says, flags := range map[string]string{
 		"unknown flag: --fast": "--fast", "exclude each other": "-n -w 1", "--ok-if-busy and -E": "--ok-if-busy -E 1",
@@ -361,45 +345,22 @@ func TestRun_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 		r.do(64, "run", "--json", "-E", "300", "k", "--", "true").stderr)
 }
 
-func TestRun_RedisFlagBeatsTheEnvironment(t *testing.T) {
-	r := shared(t)
-	r.at("127.0.0.1:1").do(0, "run", "--redis", "redis://"+r.addr, "flag", "--", "true")
-	got := r.at("127.0.0.1:1").do(69, "run", "nightly", "--", "true")
-	assert.Regexp(t, `^redlatch: nightly: Redis is unavailable: dial tcp 127.0.0.1:1: connect: connection refused\n$`, got.stderr)
-}
-
 // A key comes from a job's name, or from a request. It must not add lines to a log.
 func TestRun_KeyCannotForgeALogLine(t *testing.T) {
 	r := own(t)
 	key := "k\nredlatch: all is well \x1b[2J"
 	r.holds(key)
 	for _, args := range [][]string{
-		{"run", "-n", key, "--", "true"},
-		{"run", key, "--", "/nowhere/" + key},
-		{"run", "-n", "--" + key, "--", "true"},
-		{"run", "-w", key, "k", "--", "true"},
-		{"show", "a", key},
-		{key},
-		{"revoke", "--fence", "1", key},
-		{"break", "--yes", "--fence", "1", key},
-		{"forget", "--yes", key},
+		{"run", "-n", key, "--", "true"}, {"run", key, "--", "/nowhere/" + key}, {"run", "-n", "--" + key, "--", "true"},
+		{"run", "-w", key, "k", "--", "true"}, {"show", "a", key}, {key}, {"revoke", "--fence", "1", key}, {"forget", "--yes", key},
 	} {
-		for _, at := range []*env{r, r.at("127.0.0.1:1")} {
-			c := at.start(args...)
-			<-c.ended
-			assert.NotZero(t, c.cmd.ProcessState.ExitCode())
-			assert.Equal(t, 1, strings.Count(c.stderr.String(), "\n"), "%q", c.stderr.String())
-			assert.NotContains(t, c.stderr.String(), "\x1b")
-		}
+		c := r.start(args...)
+		<-c.ended
+		assert.NotZero(t, c.cmd.ProcessState.ExitCode())
+		assert.Equal(t, 1, strings.Count(c.stderr.String(), "\n"), "%q", c.stderr.String())
+		assert.NotContains(t, c.stderr.String(), "\x1b")
 	}
-}
-
-// secured returns a Redis with a password.
-func secured(t *testing.T, password string) *env {
-	t.Helper()
-	r := own(t)
-	require.NoError(t, r.rdb.ConfigSet(t.Context(), "requirepass", password).Err())
-	return r
+	assert.NotContains(t, r.at("127.0.0.1:1").do(69, "run", key, "--", "true").stderr, "\x1b")
 }
 
 func (r *env) passwordFile(text string) string {
@@ -410,7 +371,8 @@ func (r *env) passwordFile(text string) string {
 }
 
 func TestRun_ThePasswordFromAFile(t *testing.T) {
-	r := secured(t, "a/?#b")
+	r := own(t)
+	require.NoError(t, r.rdb.ConfigSet(t.Context(), "requirepass", "a/?#b").Err())
 	file := r.passwordFile("a/?#b\n")
 	assert.Equal(t, says{0, "nothing is held\n", ""}, r.do(0, "ls", "--redis-password-file", file))
 	c := r.prepare("run", "k", "--", "sh", "-c", `echo "url $REDIS_URL file $REDIS_PASSWORD_FILE"`)
@@ -429,5 +391,4 @@ func TestRun_BadPasswordFileIsRefused(t *testing.T) {
 		assert.Contains(t, got.stderr, says)
 		assert.NotContains(t, got.stderr, secret)
 	}
-	assert.Contains(t, r.do(0, "ls", "--help").stdout, "ps shows it to others")
 }

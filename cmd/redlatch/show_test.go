@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -74,19 +75,16 @@ func TestShow_HoldersAndWaiting(t *testing.T) {
 	got := r.do(0, "show", "export").stdout
 	assert.Equal(t, 2, strings.Count(got, "export is held by "), got)
 	assert.Regexp(t, `(?m)^  1\. +\S+ +for \S+ \(limit 2\)$`, got)
-	for _, text := range []string{"first", "1 waiting", fmt.Sprint(first.Fence())} {
-		assert.Contains(t, got, text)
-	}
+	assert.Regexp(t, fmt.Sprintf(`(?m)^  fence +%d\n  left +\S+s\n  calls +1\n  what +first`, first.Fence()), got)
+	assert.Contains(t, got, "\n1 waiting\n")
 	assert.NotContains(t, got, guardhook.Owner(first), "owners are secrets")
-	got = r.do(0, "show", "user:1").stdout
-	assert.Contains(t, got, "\nno other process waits\n", "Redis knows nothing of callers in the holder's process")
-	assert.NotContains(t, got, "no process waits")
+	assert.Contains(t, r.do(0, "show", "user:1").stdout, "\nno other process waits\n", "Redis does not know the callers in the holder's process")
 	lock := decoded[lockJSON](t, r.do(0, "show", "--json", "export").stdout)
 	require.Len(t, lock.Holders, 2)
 	require.Len(t, lock.Waiting, 1)
 	holder := lock.Holders[0]
 	assert.Equal(t, []any{first.Fence(), "first", 2, 2}, []any{holder.Fence, holder.Metadata, holder.Limit, lock.Waiting[0].Limit})
-	assert.InDelta(t, 30, holder.Left, 30)
+	assert.InDelta(t, 20, holder.Left, 10, "it is renewed every 10 s")
 
 	fence := strconv.FormatUint(second.Fence(), 10)
 	r.fails(64, fmt.Sprintf("export has 2 holders: name one by --fence %d or %s;", first.Fence(), fence), "revoke", "export")
@@ -100,7 +98,8 @@ func TestShow_HoldersAndWaiting(t *testing.T) {
 	require.NoError(t, first.Release(t.Context()))
 }
 
-// The Redis user of an application may not read locks. Revoke and break work on its jobs all the same.
+// The Redis user of an application may not read locks. Revoke and break work on its jobs all the same, and on a stopped
+// process, which gets TERM when it continues, and not before.
 func TestRun_RevokedWithTheRightsOfAGuard(t *testing.T) {
 	r, p := own(t), newPipe(t)
 	guide, err := os.ReadFile("../../docs/operate/redis.md")
@@ -115,11 +114,15 @@ func TestRun_RevokedWithTheRightsOfAGuard(t *testing.T) {
 	user, file := r.at("redlatch:PASSWORD@"+r.addr), r.file()
 
 	polite := user.start("run", "politely", "--", "sh", "-c",
-		`trap 'sleep 0.5; echo done >>"$0"; exit 3' TERM; echo ready >>"$0"; while :; do sleep 0.02; done`, file)
+		`trap 'sleep 0.5; echo done >>"$0"; exit 3' TERM; echo $$ >>"$0"; kill -STOP $$; while :; do sleep 0.02; done`, file)
 	r.awaits(file, 1)
+	r.eventually("it is stopped", func() bool {
+		state, _ := exec.Command("ps", "-o", "stat=", "-p", lines(file)[0]).Output()
+		return strings.HasPrefix(string(state), "T")
+	})
 	r.do(0, "revoke", "politely")
 	assert.Contains(t, polite.ends(70).stderr, "it was revoked")
-	assert.Equal(t, []string{"ready", "done"}, lines(file))
+	assert.Contains(t, lines(file), "done")
 
 	rude := user.start("run", "--ttl", "60s", "rudely", "--", "sh", "-c", stubborn, p.path)
 	p.works()
@@ -189,6 +192,7 @@ func TestShow_Doctor(t *testing.T) {
 	assert.Regexp(t, `(?m)^ok    version \(`+r.addr+`\): (Redis|Valkey) \d`, r.do(0, "doctor").stdout)
 	require.NoError(t, r.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	require.NoError(t, r.rdb.ConfigSet(t.Context(), "maxmemory", "100mb").Err())
+	assert.Regexp(t, `(?m)^bad   memory \(`+r.addr+`\): .*\n      fix: CONFIG SET`, r.do(1, "doctor").stdout)
 	assert.Contains(t, decoded[[]doctor.Finding](t, r.do(1, "doctor", "--json").stdout), doctor.Finding{
 		Server: r.addr, Check: "memory", Level: doctor.Bad,
 		Says: "maxmemory-policy is allkeys-lru: a full Redis drops locks that are held",
@@ -196,18 +200,6 @@ func TestShow_Doctor(t *testing.T) {
 	})
 	r.do(64, "doctor", "who")
 	r.fails(69, "no TLS with "+r.addr, "doctor", "--redis", "rediss://"+r.addr+"?dial_timeout=300ms")
-}
-
-func TestShow_DoctorDistinguishesAWrongPasswordFromMissingRights(t *testing.T) {
-	r := secured(t, "right")
-	for login, text := range map[string]string{
-		":wrong@": "the user name or the password is wrong", "u:wrong@": "the user name or the password is wrong", "": "Redis wants a password",
-	} {
-		got := r.do(1, "doctor", "--redis", "redis://"+login+r.addr).stdout
-		assert.Contains(t, got, "bad   login ("+r.addr+"): "+text)
-		assert.Contains(t, got, "\n      fix: ")
-		assert.NotContains(t, got, "allow ")
-	}
 }
 
 // unfinished writes the record of a process that crashed at its work under the fence 7.

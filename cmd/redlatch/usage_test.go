@@ -19,7 +19,7 @@ import (
 func TestUsage_FlagsStandAnywhere(t *testing.T) {
 	r := shared(t)
 	r.holds("anywhere")
-	off, url := r.at(""), "redis://"+r.addr
+	off, url := r.at("127.0.0.1:1"), "redis://"+r.addr
 	for _, args := range [][]string{
 		{"--redis", url, "ls", "any*", "--json"},
 		{"ls", "any*", "--json", "--redis=" + url},
@@ -34,9 +34,6 @@ func TestUsage_FlagsStandAnywhere(t *testing.T) {
 	} {
 		off.fails(9, "anywhere is busy", append([]string{"--redis", url}, strings.Fields(args)...)...)
 	}
-	fence := strings.Fields(r.rdb.HVals(t.Context(), "redlatch:{anywhere}").Val()[0])[1]
-	r.do(1, "break", "anywhere", "--fence", "7", "--yes")
-	r.do(0, "break", "anywhere", "--fence", fence, "-y")
 }
 
 // Words after the first word of the command belong to the command.
@@ -65,8 +62,6 @@ func TestUsage_DidYouMean(t *testing.T) {
 	} {
 		r.fails(64, fmt.Sprintf("redlatch: unknown command %q: did you mean %s?; see redlatch --help\n", word, says), word, "-n", "k", "--yes")
 	}
-	got := r.do(64, "xyz")
-	assert.Equal(t, "redlatch: unknown command \"xyz\"; see redlatch --help\n", got.stderr)
 }
 
 // The help and the documentation have the exit codes of the code.
@@ -89,23 +84,17 @@ func TestUsage_ExitCodes(t *testing.T) {
 
 func TestUsage_Completion(t *testing.T) {
 	r := nowhere(t)
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		assert.Contains(t, r.do(0, "completion", shell).stdout, "redlatch")
-	}
-	for typed, want := range map[string][]string{
-		"re": {"revoke"}, "run --m": {"--max-hold", "--min-hold"}, "--redi": {"--redis", "--redis-password-file"}, "show k --js": {"--json"},
+	assert.Contains(t, r.do(0, "completion", "bash").stdout, "redlatch")
+	for typed, want := range map[string]string{ // :0 adds names of files
+		"re": "revoke :4", "run --m": "--max-hold --min-hold :4", "--redi": "--redis --redis-password-file :4", "show k --js": "--json :4",
+		"show ": ":4", "ls ": ":4", "run ": ":4", "run k ": ":0", "run k -n ./x ": ":0",
 	} {
-		var names []string
-		for _, line := range rows(r.do(0, append([]string{"__complete"}, strings.Fields(typed)...)...)) {
-			if name, _, ok := strings.Cut(line, "\t"); ok {
-				names = append(names, name)
-			}
+		var got []string
+		for _, line := range rows(r.do(0, append([]string{"__complete"}, strings.Split(typed, " ")...)...)) {
+			name, _, _ := strings.Cut(line, "\t")
+			got = append(got, name)
 		}
-		assert.Equal(t, want, names, typed)
-	}
-	for typed, files := range map[string]bool{"show": false, "ls": false, "run": false, "run k": true, "run k -n ./x": true} {
-		got := r.do(0, append(append([]string{"__complete"}, strings.Fields(typed)...), "")...).stdout
-		assert.Equal(t, files, strings.HasSuffix(got, ":0\n"), "%s: %s", typed, got)
+		assert.Equal(t, want, strings.Join(got, " "), typed)
 	}
 }
 
@@ -140,8 +129,6 @@ func TestUsage_MessagesHaveOnePrefix(t *testing.T) {
 		"Redis refuses: NOPERM ":                          {69, blind, "show k"},
 		"k: Redis refuses: ERR ":                          {69, blind, "run k true"},
 		"not a lock: ":                                    {65, r, "show by-hand"},
-		"invalid lock key: ":                              {64, r, "show " + strings.Repeat("k", 600)},
-		"--prefix \"{\" must be ":                         {64, r, "ls --prefix {"},
 	} {
 		assert.Regexp(t, `^redlatch: `+regexp.QuoteMeta(says), got.env.do(got.code, strings.Fields(got.args)...).stderr)
 	}

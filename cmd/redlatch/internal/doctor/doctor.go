@@ -241,18 +241,15 @@ func (s *server) replication(ctx context.Context, client redis.UniversalClient) 
 		return
 	}
 	replicas := s.number("connected_slaves")
-	config, err := client.ConfigGet(ctx, "min-replicas-to-write").Result()
-	least, known := s.number("min_slaves_to_write"), err == nil && config["min-replicas-to-write"] != ""
-	if known {
-		least, _ = strconv.ParseInt(config["min-replicas-to-write"], 10, 64)
-	}
+	config := client.ConfigGet(ctx, "min-replicas-to-write").Val()
+	least, unknown := strconv.ParseInt(config["min-replicas-to-write"], 10, 64)
 	switch {
-	case known && least > replicas:
+	case least > replicas:
 		s.say("replication", Bad, "start the replicas, or CONFIG SET min-replicas-to-write 0",
 			"min-replicas-to-write is %d and there are %d replicas: every write is refused", least, replicas)
 	case replicas == 0:
 		s.say("replication", OK, "", "no replicas, so no failover that loses locks")
-	case !known:
+	case unknown != nil:
 		s.say("replication", Note, "set it to 1 at least, with min-replicas-max-lag 10",
 			"%d replicas; this user may not read min-replicas-to-write", replicas)
 	case least == 0:

@@ -56,8 +56,9 @@ func TestDoctor_HealthyServerHasNoFinding(t *testing.T) {
 
 // answers changes replies of a server.
 type answers struct {
-	info string // in place of the reply to INFO
-	lag  time.Duration
+	info   string // in place of the reply to INFO
+	config string // of min-replicas-to-write
+	lag    time.Duration
 }
 
 func (answers) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -74,6 +75,8 @@ func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			if cmd.Name() == "info" {
 				cmd.SetVal(a.info)
 			}
+		case *redis.MapStringStringCmd:
+			cmd.SetVal(map[string]string{"min-replicas-to-write": a.config})
 		case *redis.TimeCmd:
 			cmd.SetVal(cmd.Val().Add(-a.lag))
 		}
@@ -109,9 +112,13 @@ func TestDoctor_ReadsInfoAndTime(t *testing.T) {
 		{answers{info: "redis_version:7.2.4\r\n"}, "persistence", none, ""},
 		{answers{info: "redis_version:7.2.4\r\n"}, "connections", none, ""},
 		{answers{info: "aof_enabled:1\r\n"}, "persistence", none, ""},
-		{answers{info: "connected_clients:7000\r\nmaxclients:10000\r\n"}, "connections", doctor.OK, "7000 of 10000 connections"},
-		{answers{info: "connected_clients:9000\r\nmaxclients:10000\r\n"}, "connections", doctor.Warn, "9000 of 10000 connections"},
-		{answers{info: "role:slave\r\n"}, "replication", doctor.Bad, ""},
+		{answers{info: "connected_clients:80\r\nmaxclients:100\r\n"}, "connections", doctor.OK, "80 of 100 connections"},
+		{answers{info: "connected_clients:81\r\nmaxclients:100\r\n"}, "connections", doctor.Warn, "81 of 100 connections"},
+		{answers{info: "role:slave\r\n"}, "replication", doctor.Bad, "this is a replica"},
+		{answers{info: "connected_slaves:2\r\n", config: "0"}, "replication", doctor.Warn, "2 replicas and min-replicas-to-write 0"},
+		{answers{info: "connected_slaves:2\r\n", config: "2"}, "replication", doctor.OK, "2 replicas"},
+		{answers{info: "connected_slaves:2\r\n", config: "3"}, "replication", doctor.Bad, "every write is refused"},
+		{answers{info: "connected_slaves:2\r\n"}, "replication", doctor.Note, "this user may not read "},
 		{answers{lag: time.Minute}, "clock", doctor.Warn, ""},
 		{answers{lag: -time.Minute}, "clock", doctor.Warn, ""},
 	} {
@@ -121,21 +128,6 @@ func TestDoctor_ReadsInfoAndTime(t *testing.T) {
 		assert.Equal(t, c.level, f.Level, "%+v %+v", c, f)
 		assert.Contains(t, f.Says, c.says)
 	}
-}
-
-func TestDoctor_Replication(t *testing.T) {
-	t.Parallel()
-	s := redistest.StartSentinel(t)
-	primary := s.Client(t)
-	f := examine(t, primary)["replication"]
-	assert.Equal(t, doctor.Warn, f.Level, "%+v", f)
-	require.NoError(t, primary.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
-	f = examine(t, primary)["replication"]
-	assert.Equal(t, doctor.OK, f.Level, "%+v", f)
-	assert.Contains(t, f.Says, "2 replicas")
-	require.NoError(t, primary.ConfigSet(t.Context(), "min-replicas-to-write", "5").Err())
-	f = examine(t, primary)["replication"]
-	assert.Equal(t, doctor.Bad, f.Level, "%+v", f)
 }
 
 func TestDoctor_MissingRightsAreFindings(t *testing.T) {
@@ -165,6 +157,19 @@ func TestDoctor_MissingRightsAreFindings(t *testing.T) {
 	assert.Equal(t, doctor.Bad, by["clock"].Level)
 }
 
+func TestDoctor_RefusedLoginIsAFinding(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	require.NoError(t, s.Client(t).ConfigSet(t.Context(), "requirepass", "right").Err())
+	for password, says := range map[string]string{"": "Redis wants a password", "wrong": "the user name or the password is wrong"} {
+		found, err := doctor.Examine(t.Context(), s.Client(t, func(o *redis.Options) { o.Password = password }), "redlatch")
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		assert.Equal(t, []any{s.Addr(), "login", doctor.Bad, says}, []any{found[0].Server, found[0].Check, found[0].Level, found[0].Says})
+		assert.NotEmpty(t, found[0].Fix)
+	}
+}
+
 // The rights of the user in the guide are enough, and each of them is needed.
 func TestDoctor_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 	t.Parallel()
@@ -175,7 +180,8 @@ func TestDoctor_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 	rights := strings.Fields(string(line[1]))
 	s, replica := redistest.Start(t), redistest.Start(t)
 	admin := s.Client(t)
-	host, port := split(t, s.Addr())
+	host, port, err := net.SplitHostPort(s.Addr())
+	require.NoError(t, err)
 	require.NoError(t, replica.Client(t).ReplicaOf(t.Context(), host, port).Err())
 	require.Eventually(t, func() bool {
 		return strings.Contains(admin.Info(t.Context(), "replication").Val(), "connected_slaves:1")
@@ -229,11 +235,4 @@ func TestDoctor_UnreachableServerIsAnError(t *testing.T) {
 	defer client.Close()
 	_, err := doctor.Examine(t.Context(), client, "redlatch")
 	require.ErrorContains(t, err, "refused")
-}
-
-func split(t *testing.T, addr string) (host, port string) {
-	t.Helper()
-	host, port, err := net.SplitHostPort(addr)
-	require.NoError(t, err)
-	return host, port
 }

@@ -1,6 +1,7 @@
 package redisurl_test
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -17,75 +18,57 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
-func open(t *testing.T, text string) redis.UniversalClient {
-	t.Helper()
-	client, err := redisurl.Open(text, "")
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	return client
-}
-
-func one(t *testing.T, text string) *redis.Options {
-	t.Helper()
-	client, ok := open(t, text).(*redis.Client)
-	require.True(t, ok)
-	return client.Options()
-}
-
-func TestRedisURL_OneServer(t *testing.T) {
-	t.Parallel()
-	for _, scheme := range []string{"redis", "valkey"} {
-		o := one(t, scheme+"://user:secret@host:1234/5")
-		assert.Equal(t, "host:1234", o.Addr)
-		assert.Equal(t, "user", o.Username)
-		assert.Equal(t, "secret", o.Password)
-		assert.Equal(t, 5, o.DB)
-		assert.Nil(t, o.TLSConfig)
-		assert.Equal(t, 1, o.DialerRetries)
+// told returns what a client was told: its addresses, but not those of Sentinels, and the rest, which begins with how
+// often it dials.
+func told(client redis.UniversalClient) (addresses, rest string) {
+	secured := func(config *tls.Config) string {
+		switch {
+		case config == nil:
+			return ""
+		case config.InsecureSkipVerify:
+			return " TLS unverified"
+		}
+		return " TLS"
 	}
-	for _, scheme := range []string{"rediss", "valkeys"} {
-		o := one(t, scheme+"://host?skip_verify=true")
-		assert.Equal(t, "host:6379", o.Addr)
-		require.NotNil(t, o.TLSConfig)
-		assert.True(t, o.TLSConfig.InsecureSkipVerify)
+	if c, ok := client.(*redis.ClusterClient); ok {
+		o := c.Options()
+		return fmt.Sprint(o.Addrs), fmt.Sprintf("%d %s:%s%s", o.DialerRetries, o.Username, o.Password, secured(o.TLSConfig))
 	}
-	o := one(t, "unix:///run/redis.sock?db=2")
-	assert.Equal(t, "unix", o.Network)
-	assert.Equal(t, "/run/redis.sock", o.Addr)
-	assert.Equal(t, 2, o.DB)
-	assert.Equal(t, "a@b", one(t, "redis://u:secret@host?client_name=a@b").ClientName)
-
-	ping := open(t, "redis://"+redistest.Start(t).Addr()).Ping(t.Context())
-	require.NoError(t, ping.Err())
+	o := client.(*redis.Client).Options()
+	return o.Addr, fmt.Sprintf("%d %s:%s %d%s", o.DialerRetries, o.Username, o.Password, o.DB, secured(o.TLSConfig))
 }
 
-func TestRedisURL_Sentinel(t *testing.T) {
+// The password may come from a file, so that no list of processes has it.
+func TestRedisURL_Forms(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{
-		"redis+sentinel://a:1?master_name=m&addr=b:2",
-		"redis://a:1?master_name=m&addr=b:2",
-		"rediss+sentinel://a:1/3?master_name=m&password=secret",
-		"redis+sentinel://a:1?master_name=m&password=s@cret",
+	for _, c := range [][3]string{
+		{"redis://user:secret@host:1234/5", "", "host:1234 1 user:secret 5"},
+		{"valkey://user:secret@host:1234/5", "", "host:1234 1 user:secret 5"},
+		{"rediss://host?skip_verify=true", "", "host:6379 1 : 0 TLS unverified"},
+		{"valkeys://host", "", "host:6379 1 : 0 TLS"},
+		{"unix:///run/redis.sock?db=2", "", "/run/redis.sock 1 : 2"},
+		{"redis://u:secret@host?client_name=a@b", "", "host:6379 1 u:secret 0"},
+		{"redis://user@host", "a/?#b", "host:6379 1 user:a/?#b 0"},
+		{"unix:///run/redis.sock", "a/?#b", "/run/redis.sock 1 :a/?#b 0"},
+		{"redis+sentinel://a:1?master_name=m&addr=b:2", "", "FailoverClient 1 : 0"},
+		{"redis://a:1?master_name=m&addr=b:2", "", "FailoverClient 1 : 0"},
+		{"redis+sentinel://a:1?master_name=m&password=s@cret", "", "FailoverClient 1 :s@cret 0"},
+		{"rediss+sentinel://u:other@a:1/3?master_name=m", "a/?#b", "FailoverClient 1 :a/?#b 3 TLS"},
+		{"redis+cluster://user:secret@a:1?addr=b:2", "", "[a:1 b:2] 1 user:secret"},
+		{"valkeys+cluster://a:1", "a/?#b", "[a:1] 1 :a/?#b TLS"},
 	} {
-		o := one(t, text)
-		assert.Equal(t, "FailoverClient", o.Addr, text)
-		assert.Equal(t, 1, o.DialerRetries, text)
+		client, err := redisurl.Open(c[0], c[1])
+		require.NoError(t, err, c[0])
+		addresses, rest := told(client)
+		assert.Equal(t, c[2], addresses+" "+rest, c[0])
+		assert.NoError(t, client.Close())
 	}
-	assert.NotNil(t, one(t, "rediss+sentinel://a:1?master_name=m").TLSConfig)
-}
-
-func TestCluster(t *testing.T) {
-	t.Parallel()
-	client, ok := open(t, "redis+cluster://user:secret@a:1?addr=b:2").(*redis.ClusterClient)
-	require.True(t, ok)
-	o := client.Options()
-	assert.ElementsMatch(t, []string{"a:1", "b:2"}, o.Addrs)
-	assert.Equal(t, "secret", o.Password)
-	assert.Equal(t, 1, o.DialerRetries)
-	assert.Nil(t, o.TLSConfig)
-	client, ok = open(t, "valkeys+cluster://a:1").(*redis.ClusterClient)
-	require.True(t, ok)
-	assert.NotNil(t, client.Options().TLSConfig)
+	for _, text := range []string{"redis://:hunter2@host", "redis+sentinel://h?master_name=m&password=hunter2", "redis+cluster://u:hunter2@a:1"} {
+		_, err := redisurl.Open(text, "another")
+		require.ErrorContains(t, err, "password, too")
+		assert.NotContains(t, err.Error(), "hunter2")
+		assert.NotContains(t, err.Error(), "another")
+	}
 }
 
 func TestRedisURL_OtherURLsAreRefused(t *testing.T) {
@@ -124,17 +107,6 @@ func TestRedisURL_OtherURLsAreRefused(t *testing.T) {
 	}
 }
 
-// addresses returns the addresses to which a client would connect.
-func addresses(client redis.UniversalClient) string {
-	switch client := client.(type) {
-	case *redis.ClusterClient:
-		return fmt.Sprint(client.Options().Addrs)
-	case *redis.Client:
-		return client.Options().Addr
-	}
-	return ""
-}
-
 // A password that was not encoded has characters with a meaning in URLs. No error has a piece of the password.
 func FuzzNoErrorHasThePassword(f *testing.F) {
 	for _, odd := range []string{
@@ -153,7 +125,7 @@ func FuzzNoErrorHasThePassword(f *testing.F) {
 				client, err := redisurl.Open(text, "")
 				shown := fmt.Sprint(err)
 				if err == nil {
-					shown = addresses(client) // an error of the connection has them
+					shown, _ = told(client) // errors of the connection have the addresses
 					assert.NoError(t, client.Close())
 				}
 				for _, piece := range []string{"hun73r", "7351", "s3cr37"} {
@@ -164,41 +136,24 @@ func FuzzNoErrorHasThePassword(f *testing.F) {
 	})
 }
 
-// The password may come from a file, so that no list of processes has it.
-func TestRedisURL_ThePasswordBesideTheURL(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"redis://user@host", "redis://host", "unix:///run/redis.sock", "redis+sentinel://u:other@a:1?master_name=m", "redis+cluster://a:1"} {
-		client, err := redisurl.Open(text, "a/?#b")
-		require.NoError(t, err, text)
-		switch client := client.(type) {
-		case *redis.ClusterClient:
-			assert.Equal(t, "a/?#b", client.Options().Password)
-		case *redis.Client:
-			assert.Equal(t, "a/?#b", client.Options().Password)
-		}
-		assert.NoError(t, client.Close())
-	}
-	for _, text := range []string{"redis://:hunter2@host", "redis+sentinel://h?master_name=m&password=hunter2", "redis+cluster://u:hunter2@a:1"} {
-		_, err := redisurl.Open(text, "another")
-		require.ErrorContains(t, err, "password, too")
-		assert.NotContains(t, err.Error(), "hunter2")
-		assert.NotContains(t, err.Error(), "another")
-	}
-}
-
 func TestRedisURL_TLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(nil)
 	t.Cleanup(server.Close)
 	addr := server.Listener.Addr().String()
+	ping := func(text string) error {
+		client, err := redisurl.Open(text, "")
+		require.NoError(t, err)
+		defer client.Close()
+		return client.Ping(t.Context()).Err()
+	}
 	for _, text := range []string{"rediss://" + addr, "rediss+sentinel://" + addr + "?master_name=m"} {
-		err := open(t, text).Ping(t.Context()).Err()
+		err := ping(text)
 		require.ErrorContains(t, err, "TLS with "+addr)
 		require.ErrorContains(t, err, "certificate")
 		assert.NotContains(t, err.Error(), "plain", "the port is right")
 	}
-
-	err := open(t, "rediss://"+addr+"?skip_verify=true&max_retries=-1").Ping(t.Context()).Err()
+	err := ping("rediss://" + addr + "?skip_verify=true&max_retries=-1")
 	require.Error(t, err, "it is no Redis")
 	assert.NotContains(t, err.Error(), "TLS", "that went well")
 }
