@@ -39,16 +39,10 @@ func TestMeasure_Bars(t *testing.T) {
 }
 
 func TestMeasure_Fairness(t *testing.T) {
-	fairness := func(perCaller ...[]int64) float64 {
-		var o outcome
-		for _, p := range perCaller {
-			o.reports = append(o.reports, report{PerCaller: p})
-		}
-		return o.fairness()
-	}
-	assert.InDelta(t, 1, fairness([]int64{7, 7}, []int64{7, 7}), 1e-9, "all got the same")
-	assert.InDelta(t, 0.25, fairness([]int64{0, 9}, []int64{0, 0}), 1e-9, "one of four got everything")
-	assert.InDelta(t, 0, fairness([]int64{0, 0}), 0, "no caller got anything")
+	all := outcome{reports: []report{{PerCaller: []int64{7, 7}}, {PerCaller: []int64{7, 7}}}}
+	oneOfFour := outcome{reports: []report{{PerCaller: []int64{0, 9}}, {PerCaller: []int64{0, 0}}}}
+	assert.InDelta(t, 1, all.fairness(), 1e-9)
+	assert.InDelta(t, 0.25, oneOfFour.fairness(), 1e-9)
 }
 
 func TestMeasure_Handovers(t *testing.T) {
