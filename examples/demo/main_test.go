@@ -8,7 +8,6 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -64,14 +63,10 @@ func TestDemo_UnguardedChargesTwice(t *testing.T) {
 	assert.Contains(t, stderr, "charges too many")
 }
 
-// Several runs at a time share a Redis without noticing each other, and leave it as
-// they found it.
+// Several runs at a time share a Redis without noticing each other, and leave it as they found it.
 func TestDemo_RunsShareARedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	rdb := server.Client(t)
-	require.NoError(t, rdb.Set(t.Context(), "theirs", "1", 0).Err())
-
 	var runs sync.WaitGroup
 	for range 2 {
 		runs.Go(func() {
@@ -81,9 +76,7 @@ func TestDemo_RunsShareARedis(t *testing.T) {
 		})
 	}
 	runs.Wait()
-	left, err := rdb.Keys(t.Context(), "*").Result()
-	require.NoError(t, err)
-	assert.Equal(t, []string{"theirs"}, left)
+	assert.Empty(t, server.Client(t).Keys(t.Context(), "*").Val())
 }
 
 // serve runs the program with -serve until the test ends, and returns its URL.
@@ -120,28 +113,22 @@ func TestDemo_ServesRoutesAndTasks(t *testing.T) {
 		{http.MethodGet, "/orders/1", `{"order":"1","status":"paid"}`},
 		{http.MethodPost, "/orders/999/pay", "no such order"},
 		{http.MethodPost, "/admin/orders/999/settle", "no such order"},
+		{http.MethodGet, "/locks/lock?key=order:7", "This key is free."},
 	} {
-		_, body := request(t, row.method, baseURL+row.path)
-		assert.Contains(t, body, row.answer)
+		assert.Contains(t, request(t, row.method, baseURL+row.path), row.answer)
 	}
 }
 
-func TestDemo_PageOfLocks(t *testing.T) {
-	t.Parallel()
-	_, page := request(t, http.MethodGet, serve(t, "")+"/locks/lock?key=order:7")
-	assert.Contains(t, page, "This key is free.")
-}
-
-func request(t *testing.T, method, url string) (status int, body string) {
+func request(t *testing.T, method, url string) (body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	return resp.StatusCode, string(text)
+	return string(text)
 }
 
 func TestDemo_InterruptedBurstFails(t *testing.T) {
@@ -161,24 +148,18 @@ func TestDemo_BadUsage(t *testing.T) {
 	}{
 		{[]string{"-help"}, "", exitOK, "-unguarded"},
 		{[]string{"-orders", "0"}, "", exitUsage, "-orders, -attempts and -workers are 1 at least"},
-		{[]string{"-attempts", "0"}, "", exitUsage, "-orders, -attempts and -workers are 1 at least"},
-		{[]string{"-workers", "-1"}, "", exitUsage, "-orders, -attempts and -workers are 1 at least"},
 		{[]string{"-latency", "-1s"}, "", exitUsage, "-latency -1s is negative"},
 		{[]string{"-no-such-flag"}, "", exitUsage, "no-such-flag"},
 		{[]string{"stray"}, "", exitUsage, `unexpected argument "stray"`},
 		{[]string{"-serve", "no-port"}, "", exitFailed, "no-port"},
 		{nil, "http://:secret@localhost", exitFailed, "REDIS_URL"},
 		{nil, "redis://:secret@local host", exitFailed, "REDIS_URL"},
-		{nil, "redis://u:secret/half@localhost", exitFailed, "REDIS_URL"},
 		{nil, "redis://:secret@127.0.0.1:1", exitFailed, "no Redis at 127.0.0.1:1"},
 	} {
-		t.Run(strings.Join(append(test.args, test.redisURL), " "), func(t *testing.T) {
-			t.Parallel()
-			code, stdout, stderr := demo(t, test.redisURL, test.args...)
-			assert.Equal(t, test.code, code)
-			assert.Contains(t, stderr, test.says)
-			assert.NotContains(t, stderr, "secret")
-			assert.Empty(t, stdout)
-		})
+		code, stdout, stderr := demo(t, test.redisURL, test.args...)
+		assert.Equal(t, test.code, code, test.says)
+		assert.Contains(t, stderr, test.says)
+		assert.NotContains(t, stderr, "secret")
+		assert.Empty(t, stdout)
 	}
 }

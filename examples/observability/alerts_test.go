@@ -11,19 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func alerts(t *testing.T) (exprs []string) {
-	t.Helper()
+func TestAlerts_AskForEmittedMetrics(t *testing.T) {
 	text, err := os.ReadFile("alerts.yaml")
 	require.NoError(t, err)
+	var exprs []string
 	for _, m := range regexp.MustCompile(`(?m)^ +expr: (.+)$`).FindAllSubmatch(text, -1) {
 		exprs = append(exprs, string(m[1]))
 	}
 	require.NotEmpty(t, exprs)
-	return exprs
-}
-
-func TestAlerts_AskForWhatIsEmitted(t *testing.T) {
-	asked(t, alerts(t))
+	asked(t, exprs)
 }
 
 // The runbook has a section for each alert, and each alert leads there.

@@ -20,30 +20,16 @@ import (
 )
 
 // queries returns all queries of the dashboard.
-func queries(t *testing.T) []string {
+func queries(t *testing.T) (found []string) {
 	t.Helper()
 	text, err := os.ReadFile("dashboard.json")
 	require.NoError(t, err)
-	var dashboard any
-	require.NoError(t, json.Unmarshal(text, &dashboard))
-	var found []string
-	var look func(v any)
-	look = func(v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			for key, value := range v {
-				if query, ok := value.(string); ok && (key == "expr" || key == "definition") {
-					found = append(found, query)
-				}
-				look(value)
-			}
-		case []any:
-			for _, value := range v {
-				look(value)
-			}
-		}
+	require.True(t, json.Valid(text))
+	for _, m := range regexp.MustCompile(`"(?:expr|definition)": (".*")`).FindAllSubmatch(text, -1) {
+		var query string
+		require.NoError(t, json.Unmarshal(m[1], &query))
+		found = append(found, query)
 	}
-	look(dashboard)
 	require.NotEmpty(t, found)
 	return found
 }
@@ -90,7 +76,7 @@ var (
 	labelName  = regexp.MustCompile(`\b([a-z_]+)\s*(?:[=!]|[,)])`)
 )
 
-func TestDashboard_TheDashboardAsksForWhatIsEmitted(t *testing.T) {
+func TestDashboard_AsksForEachMetric(t *testing.T) {
 	metrics, _ := emitted(t)
 	assert.Equal(t, metrics, asked(t, queries(t)), "every metric has its place on the dashboard")
 }
@@ -122,7 +108,7 @@ func asked(t *testing.T, queries []string) map[string]bool {
 }
 
 // The compose file mounts files that exist, and each file here is mounted.
-func TestDashboard_TheComposeFileMountsWhatIsThere(t *testing.T) {
+func TestDashboard_ComposeFileMountsEachFile(t *testing.T) {
 	compose, err := os.ReadFile("compose.yaml")
 	require.NoError(t, err)
 	mounted := map[string]bool{}
