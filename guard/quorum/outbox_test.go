@@ -79,11 +79,11 @@ func TestOutbox_IsBounded(t *testing.T) {
 	assert.Len(t, o.deliveries, outboxMost-outboxAtOnce)
 }
 
-// One server's calls do not wait for those of another one, and repairs not for releases.
+// One server's calls do not wait for those of another one, and repairs not for releases. A call that hangs is repeated.
 func TestOutbox_IsOneAServerAndPurpose(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		g, calls := s.hold(), 0
-		s.deliverLater(t.Context(), 0, errBroken, time.Hour, hangs)
+		g, calls, hung := s.hold(), 0, 0
+		s.deliverLater(t.Context(), 0, errBroken, time.Hour, func(ctx context.Context) error { hung++; return hangs(ctx) })
 		s.deliverLater(t.Context(), 1, errBroken, time.Hour, func(context.Context) error { calls++; return nil })
 		time.Sleep(2 * outboxPause)
 		synctest.Wait()
@@ -92,6 +92,8 @@ func TestOutbox_IsOneAServerAndPurpose(t *testing.T) {
 		s.forget()
 		s.renewHeld(g)
 		s.counts("acquire", 1, 0, 0)
+		time.Sleep(2 * nodeTimeout)
+		assert.Greater(t, hung, 1)
 	})
 }
 

@@ -73,11 +73,16 @@ func TestRelease_LeavesATombstoneForWhatMayComeYet(t *testing.T) {
 		s.mustRelease(g)
 		tombstones(s, true, true, true)
 	})
-	run(t, "of what never held, as asked for", 3, false, func(_ *testing.T, s *fakeQuorum) {
+	run(t, "as asked for", 3, false, func(t *testing.T, s *fakeQuorum) {
+		r := releaseOf(s.hold())
+		r.Tombstone = true
+		_, err := s.Release(t.Context(), r)
+		require.NoError(t, err)
+		tombstones(s, true, true, true)
+	})
+	run(t, "of what never held", 3, false, func(_ *testing.T, s *fakeQuorum) {
 		s.releaseClaim("a-1", false)
 		tombstones(s, false, false, false)
-		s.releaseClaim("a-1", true)
-		tombstones(s, true, true, true)
 	})
 }
 
