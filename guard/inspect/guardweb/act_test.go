@@ -26,7 +26,7 @@ func TestAct_RevokeAsksFirst(t *testing.T) {
 	assert.Equal(t, "lock?key=a+key%3F", a.location)
 	p.says("/"+a.location, "It was asked to end.", `<b class="pill revoked">revoked</b>`)
 	require.ErrorIs(t, lease.Release(t.Context()), guard.ErrRevoked)
-	assert.Equal(t, 404, p.post("/revoke", "a key?", lease.Fence(), "").code)
+	require.Eventually(t, func() bool { return p.post("/revoke", "a key?", lease.Fence(), "").code == 404 }, patience, 10*time.Millisecond)
 }
 
 func TestAct_BreakFreesTheKey(t *testing.T) {

@@ -80,7 +80,7 @@ func filter(ctx context.Context, f found, matches func(key string) bool) (locks 
 		}
 	}
 	for _, b := range f.broken {
-		if ctx.Err() == nil && matches(b.Key) {
+		if matches(b.Key) {
 			broken = append(broken, b)
 		}
 	}
