@@ -20,7 +20,7 @@ type rule struct {
 
 const (
 	scripts = "guard/internal/redisstore/lua/"
-	twice   = `held twice: "`
+	twice   = "was believed in until"
 )
 
 var rules = []rule{

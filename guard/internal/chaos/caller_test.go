@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
@@ -16,34 +15,33 @@ import (
 // clock, which all processes of the machine share, and by which Redis lets keys expire.
 type lease struct {
 	ID       int64 // unique in its process
+	Owner    string
 	Key      string
 	Fence    uint64
 	TTL      time.Duration
 	Called   int64 // just before the lock was asked for
 	Entered  int64 // the work began
 	Believed int64 // the latest instant for which the lease said later that it was held
-	Left     int64 // the work ended
-	Ended    int64 // the context ended, for whatever reason
-	Returned int64 // the lock was given back, or the library gave up
+	Left     int64 // the work ended, with its context at the latest if it is Trusting
 	Deadline int64 // of the lease, when the work ended
 	Local    bool  // handed over within the process
 	Trusting bool  // the work looked at its context only
-	Limit    int   // how many may hold it at once; 0 = one, shared = any number
+	Limit    int   // how many may hold it at once
 	MinHold  time.Duration
-	Outcome  outcome // the library's word, or what became of the process
+	Outcome  outcome // WithLock's word, or what became of the process
 }
 
-// shared is the limit of a hold beside which there may be any number.
-const shared = -1
+const (
+	exclusive = 1       // the limit of a mutex, or a writer
+	shared    = 1 << 30 // of a reader
+)
 
 type outcome string
 
 const (
-	kept    outcome = "kept"    // WithLock or Release found nothing wrong
-	lost    outcome = "lost"    // a LostError
-	expired outcome = "expired" // a LostError: MaxHold
-	closed  outcome = "closed"  // a LostError: the Guard was closed
-	killed  outcome = "killed"  // with its process
+	kept   outcome = "kept"   // WithLock found nothing wrong
+	lost   outcome = "lost"   // a LostError
+	killed outcome = "killed" // with its process
 )
 
 // until is the latest instant at which the holder was entitled to believe that it held.
@@ -70,9 +68,7 @@ func (c *caller) run() {
 		}
 		rest(upTo(c.rng, pause), c.w.stop)
 	}
-	if c.w.command == finish {
-		c.takeAll()
-	}
+	c.takeAll()
 }
 
 // recoverTimeout is for how long a command, or a renewal, may go unanswered after the last fault: a
@@ -84,7 +80,7 @@ func (c *caller) takeAll() {
 	for i, key := range allKeys {
 		ttl := ttls[i]
 		for begun := time.Now(); ; {
-			err := c.call(plan{lease: lease{Key: key, TTL: ttl}, opts: []guard.LockOption{guard.TTL(ttl)}})
+			err := c.call(plan{lease: lease{Key: key, TTL: ttl, Limit: exclusive}, opts: []guard.LockOption{guard.TTL(ttl)}})
 			if err == nil {
 				break
 			}
@@ -96,20 +92,9 @@ func (c *caller) takeAll() {
 	}
 }
 
-// hold is one call, and the hold that comes of it.
-type hold struct {
-	*caller
-	plan
-
-	ended atomic.Int64
-	held  *guard.Lease
-}
-
 // call carries out a plan and reports the result to the driver.
 func (c *caller) call(p plan) error {
-	h := &hold{caller: c, plan: p}
-	h.lease.ID = c.w.ids.Add(1)
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), holdKey{}, h))
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if p.timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, p.timeout)
@@ -118,78 +103,46 @@ func (c *caller) call(p plan) error {
 	if p.cancel > 0 {
 		defer time.AfterFunc(p.cancel, cancel).Stop()
 	}
-	h.lease.Called = stamp()
-	err := h.lock(ctx)
-	if h.lease.Entered == 0 {
+	l := &p.lease
+	l.ID, l.Called = c.w.ids.Add(1), stamp()
+	err := c.w.guard.WithLock(ctx, guard.Key(l.Key), func(ctx context.Context) error {
+		c.work(ctx, l, p.duration)
+		return nil
+	}, p.opts...)
+	if l.Entered == 0 {
 		if !isMiss(err) {
 			c.w.reportWrong("a call that took no lock returned %v", err)
 		}
-		c.w.send(event{Kind: missed})
+		c.w.send(event{})
 		return err
 	}
-	h.lease.Outcome, h.lease.Returned = outcomeOf(err), stamp()
-	c.w.send(event{Kind: left, Lease: &h.lease})
+	if l.Outcome = lost; err == nil {
+		l.Outcome = kept
+	}
+	c.w.send(event{Lease: l})
 	return err
 }
 
-// lock takes the lock and works under it.
-func (h *hold) lock(ctx context.Context) error {
-	if h.manual {
-		return h.byHand(ctx)
+// work is what runs under the lock. It asks the lease whether it is held: what that answers was true a moment before. Work
+// that trusts its context does not ask, as that would end the lease, too.
+func (c *caller) work(ctx context.Context, l *lease, duration time.Duration) {
+	held, _ := guard.FromContext(ctx)
+	l.Entered, l.Owner, l.Fence = stamp(), guardhook.Owner(held), held.Fence()
+	_, l.Local = c.w.owners.LoadOrStore(l.Owner, true)
+	defer func() { l.Left, l.Deadline = stamp(), held.Deadline().UnixNano() }()
+	if l.Trusting {
+		c.w.send(event{Lease: l})
+		rest(duration, ctx.Done())
+		return
 	}
-	return h.w.guard.WithLock(ctx, guard.Key(h.lease.Key), func(ctx context.Context) error {
-		l, _ := guard.FromContext(ctx)
-		h.work(ctx, l)
-		return nil
-	}, h.opts...)
-}
-
-// byHand does what WithLock does, with Acquire and Release.
-func (h *hold) byHand(ctx context.Context) error {
-	l, err := h.w.guard.Acquire(ctx, guard.Key(h.lease.Key), h.opts...)
-	if err != nil {
-		return err
-	}
-	h.work(l.Context(), l)
-	if err = l.Release(context.WithoutCancel(ctx)); errors.Is(err, guard.ErrStore) {
-		return nil // held to the end, although Redis did not confirm the release
-	}
-	return err
-}
-
-// work is what runs under the lock.
-func (h *hold) work(ctx context.Context, l *guard.Lease) {
-	h.lease.Entered, h.lease.Fence, h.held = stamp(), l.Fence(), l
-	h.w.noteOwner(guardhook.Owner(l))
-	stop := context.AfterFunc(ctx, func() { h.ended.Store(stamp()) })
-	defer func() {
-		stop()
-		h.lease.Left, h.lease.Ended, h.lease.Deadline = stamp(), h.ended.Load(), l.Deadline().UnixNano()
-	}()
-	h.believe()
-	h.send()
-	if h.lease.Trusting {
-		rest(h.duration, ctx.Done())
-	}
-	for begun := time.Now(); !h.lease.Trusting && time.Since(begun) < h.duration && h.believe(); h.send() {
+	for begun, at := time.Now(), stamp(); held.Err() == nil; at = stamp() {
+		l.Believed = at
+		c.w.send(event{Lease: l})
+		if time.Since(begun) >= duration {
+			return
+		}
 		rest(5*time.Millisecond, nil)
 	}
-}
-
-// believe asks the lease whether it is held. What it answers was true a moment before.
-// Work that trusts its context does not ask: that would end the lease, too.
-func (h *hold) believe() bool {
-	at := stamp()
-	if h.lease.Trusting || h.held.Err() != nil {
-		return false
-	}
-	h.lease.Believed = at
-	return true
-}
-
-func (h *hold) send() {
-	l := h.lease // a copy: the worker changes it
-	h.w.send(event{Kind: working, Lease: &l})
 }
 
 // isMiss returns whether an error says why a call got no lock.
@@ -198,18 +151,6 @@ func isMiss(err error) bool {
 	return errors.As(err, &busy) && busy.Err == nil ||
 		slices.ContainsFunc([]error{guard.ErrClosed, context.Canceled, context.DeadlineExceeded, guard.ErrStore},
 			func(reason error) bool { return errors.Is(err, reason) })
-}
-
-func outcomeOf(err error) outcome {
-	switch {
-	case err == nil:
-		return kept
-	case errors.Is(err, guard.ErrMaxHold):
-		return expired
-	case errors.Is(err, guard.ErrClosed):
-		return closed
-	}
-	return lost
 }
 
 // rest waits for a while, or until done is closed.
@@ -247,7 +188,6 @@ var (
 type plan struct {
 	lease    lease
 	opts     []guard.LockOption
-	manual   bool          // Acquire and Release instead of WithLock
 	timeout  time.Duration // of the context; 0 = none
 	cancel   time.Duration // cancel it after that; 0 = never
 	duration time.Duration // of the work
@@ -262,7 +202,7 @@ func (c *caller) draw() (p plan) {
 		i = lockKeys + 1 + n%2
 	}
 	l := &p.lease
-	*l = lease{Key: allKeys[i], TTL: ttls[i], Trusting: chance(rng, 66)}
+	*l = lease{Key: allKeys[i], TTL: ttls[i], Limit: exclusive, Trusting: chance(rng, 66)}
 	p.drawWait(rng)
 	p.drawWork(rng)
 	switch {
@@ -272,7 +212,7 @@ func (c *caller) draw() (p plan) {
 	case l.Key == exportKey:
 		l.Limit = pick(rng, 2, 3, 3)
 	case l.Key == bookKey:
-		l.Limit = pick(rng, 0, 3, shared, shared, shared, shared)
+		l.Limit = pick(rng, exclusive, 3, shared, shared, shared, shared)
 	case chance(rng, 10):
 		l.TTL = pick(rng, ttls...)
 	case chance(rng, 3):
@@ -280,7 +220,7 @@ func (c *caller) draw() (p plan) {
 	}
 	if l.Limit == shared {
 		p.opts = append(p.opts, guard.Shared())
-	} else if l.Limit > 0 {
+	} else if l.Limit > exclusive {
 		p.opts = append(p.opts, guard.Limit(l.Limit))
 	}
 	if i > lockKeys {
@@ -300,8 +240,6 @@ func (p *plan) drawWait(rng *rand.Rand) {
 		p.timeout = upTo(rng, time.Second)
 	case n < 60:
 		p.cancel = upTo(rng, 50*time.Millisecond)
-	case n < 62:
-		p.timeout = time.Nanosecond
 	}
 }
 
@@ -318,7 +256,6 @@ func (p *plan) drawWork(rng *rand.Rand) {
 	default:
 		p.duration = ttl + upTo(rng, ttl)
 	}
-	p.manual = chance(rng, 20)
 	if chance(rng, 25) {
 		p.opts = append(p.opts, guard.AsyncRelease())
 	}

@@ -2,10 +2,8 @@ package chaos_test
 
 import (
 	"cmp"
-	"context"
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"math"
 	"os"
 	"os/exec"
@@ -17,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -119,26 +116,23 @@ func (c *serverClock) ahead() time.Duration {
 // clocks are those of all servers. It is nil if they go by the machine's.
 type clocks []*serverClock
 
-// highest is the highest clock of any server until an instant, as unix ns.
-func (cs clocks) highest(until int64) (most int64) {
-	for e, end := range cs.all() {
-		if e.from <= until {
-			most = max(most, min(end, until)+int64(e.high))
-		}
-	}
-	return most
-}
-
 // bounds is by how much, at least, a clock was ahead between two instants, and by how much any clock was at most until then.
 func (cs clocks) bounds(from, to int64) (low, high time.Duration) {
+	if cs == nil {
+		return 0, 0
+	}
 	low, high = math.MaxInt64, math.MinInt64
-	for e, end := range cs.all() {
-		if e.from <= to {
-			high = max(high, e.high)
-			if end >= from {
+	for _, c := range cs {
+		c.mu.Lock()
+		for i, e := range c.eras {
+			if e.from <= to {
+				high = max(high, e.high)
+			}
+			if e.from <= to && (i+1 == len(c.eras) || c.eras[i+1].from >= from) {
 				low = min(low, e.low)
 			}
 		}
+		c.mu.Unlock()
 	}
 	return low, high
 }
@@ -148,61 +142,15 @@ func (cs clocks) differ() bool {
 	return slices.ContainsFunc(cs, func(c *serverClock) bool { return c.ahead() != cs[0].ahead() })
 }
 
-// all yields the eras of all servers, and when each ends. Without clocks of their own, they have the machine's.
-func (cs clocks) all() iter.Seq2[era, int64] {
-	return func(yield func(era, int64) bool) {
-		if len(cs) == 0 {
-			yield(era{}, math.MaxInt64)
-		}
-		for _, c := range cs {
-			c.mu.Lock()
-			eras := append(slices.Clone(c.eras), era{from: math.MaxInt64})
-			c.mu.Unlock()
-			for i, e := range eras[:len(eras)-1] {
-				if !yield(e, eras[i+1].from) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// rememberedFor returns the keys that a server remembers for too long: an owner
-// for a minute, and a fence for as long as it may be ahead of its clock.
-func (cs clocks) rememberedFor(server int, admin *redis.Client) (wrong []string) {
-	ctx := context.Background()
-	bound := time.Minute + time.Second
+// remembered is for how long a server may remember an owner, a minute, or a fence, for as long as it may be ahead of the
+// server's clock.
+func (cs clocks) remembered(server int) time.Duration {
+	most := time.Minute + time.Second
 	if cs != nil {
-		bound += time.Duration(cs.highest(stamp())-stamp()) - cs[server].ahead()
+		_, high := cs.bounds(0, stamp())
+		most += high - cs[server].ahead()
 	}
-	for _, name := range admin.Keys(ctx, "*}:ended").Val() {
-		if left := admin.PTTL(ctx, name).Val(); left > bound {
-			wrong = append(wrong, fmt.Sprintf("%q stays for %v, longer than %v", name, left, bound))
-		}
-	}
-	return wrong
-}
-
-// The shim moves what TIME says and what a ttl goes by, and nothing but the wall clock.
-func TestClock_ServersHaveClocksOfTheirOwn(t *testing.T) {
-	if why := ownClocks(t); why != "" || runtime.GOOS != "linux" {
-		t.Skip("LD_PRELOAD is for Linux", why)
-	}
-	rdb, ctx := redistest.Start(t).Client(t), t.Context()
-	c := openClock(t, rdb.ConfigGet(ctx, "dir").Val()["dir"])
-	require.NotNil(t, c)
-	for _, ahead := range []time.Duration{0, 50 * time.Millisecond, -2 * time.Second, time.Hour, 0} {
-		require.NoError(t, c.set(ahead))
-		at, err := rdb.Time(ctx).Result()
-		require.NoError(t, err)
-		assert.InDelta(t, ahead.Seconds(), time.Until(at).Seconds(), 0.04)
-	}
-	require.NoError(t, rdb.Set(ctx, "k", "v", time.Minute).Err())
-	require.NoError(t, c.set(time.Hour))
-	require.Zero(t, rdb.Exists(ctx, "k").Val())
-	require.NoError(t, rdb.Set(ctx, "k", "v", time.Minute).Err())
-	require.NoError(t, c.set(0))
-	assert.Greater(t, rdb.PTTL(ctx, "k").Val(), 59*time.Minute)
+	return most
 }
 
 // The clock is set back while a release runs whose MinHold is shorter than the step. Redis goes by the time at which the

@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -13,48 +14,43 @@ import (
 
 // faults are those of workers, their links and any server.
 var faults = []fault{
-	{"worker stopped", 10, onWorker(func(s *injector, i int) *injection { return &injection{heal: s.workers.stop(s.workers.processes[i])} })},
-	{"worker killed", 2, onWorker(func(s *injector, i int) *injection {
-		s.workers.kill(i)
-		return &injection{heal: func() { s.workers.start(i) }}
-	})},
-	{"worker retired", 1, onWorker(retireWorker)},
+	{"worker stopped", 10, onWorker(func(s *injector, i int) func() { return s.workers.stop(s.workers.processes[i]) })},
+	{"worker killed", 2, onWorker(func(s *injector, i int) func() { s.workers.kill(i); return func() { s.workers.start(i) } })},
 	{"connections cut", 5, onLink(func(_ *injector, p *redistest.Proxy) func() { p.Cut(); p.Heal(); return nil })},
 	{"link down", 5, onLink(func(_ *injector, p *redistest.Proxy) func() { p.Cut(); return p.Heal })},
 	{"link silent", 5, onLink(func(_ *injector, p *redistest.Proxy) func() { p.Freeze(); return p.Thaw })},
-	{"link slow", 5, onLink(slowLink)},
+	{"link slow", 5, onLink(func(s *injector, p *redistest.Proxy) func() {
+		p.Delay(upTo(s.rng, 50*time.Millisecond))
+		return func() { p.Delay(0) }
+	})},
 	{"link half-open", 3, onLink(func(_ *injector, p *redistest.Proxy) func() { p.HalfOpen(); return nil })}, // carries nothing more, for good
-	{"reply lost", 10, onLink(swallowReply)},
-	{"request held", 10, onLink(holdRequest)},
+	{"reply lost", 10, onLink(func(s *injector, p *redistest.Proxy) func() { // of a script that is executed
+		p.SwallowReply(redistest.Command("evalsha"), 1+s.rng.IntN(20))
+		return nil
+	})},
+	{"request held", 10, onLink(func(_ *injector, p *redistest.Proxy) func() { // arrives long after its caller has given up
+		_, release := p.HoldRequest(redistest.Command("evalsha"))
+		return release
+	})},
 	{"server stopped", 4, onServer(pauseServer)},
 	{"server killed", 2, onServer(killServer)},
 	{"server full", 2, onServer(fillServer)},
 	{"scripts flushed", 4, instantly("script", "flush")},
-	{"clients killed", 2, instantly("client", "kill", "type", "normal")},
 	{"subscribers killed", 4, instantly("client", "kill", "type", "pubsub")},
 	{"data wiped", 1, onServer(wipeServer)},
 	{"server restarted empty", 1, onServer(emptyServer)},
 }
 
 // onWorker makes a fault of a live worker.
-func onWorker(inject func(s *injector, i int) *injection) func(s *injector) *injection {
+func onWorker(inject func(s *injector, i int) (heal func())) func(s *injector) *injection {
 	return func(s *injector) *injection {
 		i := s.rng.IntN(workerCount)
 		target := "worker slot " + strconv.Itoa(i)
-		if s.workers.processes[i] == nil || s.faulty[target] {
+		if s.workers.processes[i] == nil || s.isFaulty(target) {
 			return nil
 		}
-		h := inject(s, i)
-		h.target = target
-		return h
+		return &injection{target: target, heal: inject(s, i)}
 	}
-}
-
-// retireWorker has a process close its Guard under load and end.
-func retireWorker(s *injector, i int) *injection {
-	p := s.workers.processes[i]
-	p.send(retire)
-	return &injection{heal: func() { s.workers.await(i); s.workers.start(i) }, ended: p.gone}
 }
 
 // onLink makes a fault of some proxies of a worker, with a quorum of all or a minority. inject returns nil if the fault
@@ -66,7 +62,7 @@ func onLink(inject func(s *injector, p *redistest.Proxy) (heal func())) func(s *
 			proxies = proxies[:s.net.minority]
 		}
 		h := &injection{target: "link of slot " + strconv.Itoa(worker)}
-		if s.faulty[h.target] {
+		if s.isFaulty(h.target) {
 			return nil
 		}
 		for _, i := range proxies {
@@ -81,41 +77,6 @@ func onLink(inject func(s *injector, p *redistest.Proxy) (heal func())) func(s *
 		}
 		return h
 	}
-}
-
-// swallowReply loses the reply of a script that is executed.
-func swallowReply(s *injector, p *redistest.Proxy) (heal func()) {
-	p.SwallowReply(redistest.Command("evalsha"), 1+s.rng.IntN(20))
-	return nil
-}
-
-// holdRequest lets a script arrive late, long after its caller has given up.
-func holdRequest(_ *injector, p *redistest.Proxy) (heal func()) {
-	_, release := p.HoldRequest(redistest.Command("evalsha"))
-	return release
-}
-
-// slowLink delays bytes, and delivers them in bursts.
-func slowLink(s *injector, p *redistest.Proxy) (heal func()) {
-	delay := upTo(s.rng, 50*time.Millisecond)
-	return goOn(func(stop <-chan struct{}) {
-		p.Freeze()
-		rest(delay, stop)
-		p.Thaw()
-		rest(time.Millisecond, stop)
-	})
-}
-
-// goOn does something again and again until the returned function ends it.
-func goOn(do func(stop <-chan struct{})) (end func()) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for !isClosed(stop) {
-			do(stop)
-		}
-	}()
-	return func() { close(stop); <-stopped }
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -147,10 +108,6 @@ func (s *injector) must(err error) {
 	require.NoError(s.tb, err)
 }
 
-func (s *injector) lost(from int64) {
-	s.losses = append(s.losses, loss{span: span{from, stamp()}})
-}
-
 // do sends a command to a server that is well.
 func (s *injector) do(i int, args ...any) {
 	s.tb.Helper()
@@ -174,24 +131,20 @@ func killServer(s *injector, i int) (heal func()) {
 	return func() { s.net.servers[i].Restart(s.tb) }
 }
 
-// emptyServer ends a server that comes back without its data.
-func emptyServer(s *injector, i int) (heal func()) {
-	from, primary, restart := stamp(), s.net.isPrimary(i), killServer(s, i)
-	return func() {
-		s.must(s.net.forget(i))
-		if restart(); primary {
-			s.lost(from)
-		}
-	}
-}
-
+// wipeServer deletes all data.
 func wipeServer(s *injector, i int) (heal func()) {
 	if from := stamp(); s.net.isPrimary(i) {
 		s.do(i, "flushall")
-		s.lost(from)
+		s.losses = append(s.losses, loss{span: span{from, stamp()}})
 		s.noteRecovery(i)
 	}
 	return nil
+}
+
+// emptyServer ends a server that comes back without its data.
+func emptyServer(s *injector, i int) (heal func()) {
+	wipeServer(s, i)
+	return killServer(s, i)
 }
 
 // fillServer leaves a server no memory to write with.
@@ -239,7 +192,7 @@ func stepClock(s *injector, i int) (heal func()) {
 	s.must(c.set(now))
 	c.settled()
 	if now > was && s.net.isPrimary(i) {
-		s.lost(from) // keys may have expired early
+		s.losses = append(s.losses, loss{span: span{from, stamp()}}) // keys may have expired early
 	}
 	s.noteRecovery(i)
 	return nil
@@ -251,17 +204,17 @@ func slewClock(s *injector, i int) (heal func()) {
 	if chance(s.rng, 50) {
 		rate = pick(s.rng, mostSlew, -mostSlew)
 	}
-	c, at := s.net.clocks[i], time.Now()
-	var err error
-	end := goOn(func(stop <-chan struct{}) {
-		rest(slewPulse, stop)
-		now := time.Now()
-		if err == nil {
-			err = c.set(c.ahead() + time.Duration(rate*float64(min(now.Sub(at), slewGap))))
+	c, stop, failed := s.net.clocks[i], make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		for at := time.Now(); !isClosed(stop); rest(slewPulse, stop) {
+			now := time.Now()
+			err = errors.Join(err, c.set(c.ahead()+time.Duration(rate*float64(min(now.Sub(at), slewGap)))))
+			at = now
 		}
-		at = now
-	})
-	return func() { end(); c.settled(); s.must(err) }
+		failed <- err
+	}()
+	return func() { close(stop); s.must(<-failed); c.settled() }
 }
 
 // The faults of servers that follow each other, besides those of any server.
@@ -286,11 +239,10 @@ func (s *injector) orderFailover() *injection {
 	}
 	k := s.net.monitor
 	ended := k.replacement()
-	planned, err := s.net.group.replace(i)
-	if err != nil {
+	if k.replace(i) != nil {
 		return nil // it knows a reason
 	}
-	k.expect(planned)
+	k.expect(k.planned)
 	return &injection{target: target, heal: func() { k.expect(false) }, ended: ended}
 }
 
@@ -324,12 +276,11 @@ func isolateServer(s *injector, i int) (heal func()) {
 
 // stopSentinel suspends a sentinel.
 func (s *injector) stopSentinel() *injection {
-	g := s.net.group.(*sentinels)
 	const target = "sentinel"
-	if s.faulty[target] {
+	if s.isFaulty(target) {
 		return nil
 	}
-	w := pick(s.rng, g.watchers...)
+	w := pick(s.rng, s.net.group.watchers...)
 	s.must(w.Pause())
 	return &injection{target: target, heal: func() { s.must(w.Resume()) }}
 }
@@ -342,7 +293,7 @@ func (s *injector) moveSlot() *injection {
 	if !ok {
 		return nil
 	}
-	m := s.net.group.(*cluster).Migrate(s.tb, key)
+	m := s.net.group.migrate(s.tb, key)
 	if chance(s.rng, 50) {
 		m.Move(s.tb, key)
 	}

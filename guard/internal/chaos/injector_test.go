@@ -25,7 +25,11 @@ type fault struct {
 type injection struct {
 	target string
 	heal   func()
-	ended  <-chan struct{} // if there is one, heal has to wait until it is closed
+	ended  func() bool // if it is set, heal has to wait until it is true
+
+	span
+	kind string
+	due  time.Time
 }
 
 // injector draws faults from a seed, one after another.
@@ -36,20 +40,11 @@ type injector struct {
 	net     *network
 	workers *workers
 
-	faulty    map[string]bool   // targets of faults that last
-	recovered map[int]time.Time // when a server that was healed counts as well again
-	clockBase []time.Duration   // by how much the servers' clocks are ahead, about
-	lasting   []*incident
-	log       []*incident
+	faulty    map[string]time.Time // by target: when it counts as well again
+	clockBase []time.Duration      // by how much the servers' clocks are ahead, about
+	lasting   []*injection
+	log       []*injection
 	losses    []loss // when data may have been lost
-}
-
-// incident is a fault that happened.
-type incident struct {
-	injection
-	span
-	kind string
-	due  time.Time
 }
 
 // run injects faults for a time, and ends them all. What it draws depends on the
@@ -63,10 +58,7 @@ func (s *injector) run(d time.Duration) {
 		if chance(s.rng, 25) {
 			length = upTo(s.rng, 3*longestTTL) // now and then for more than two ttls
 		}
-		switch {
-		case n == 0 && len(s.net.faults) > 0:
-			s.inject(s.net.faults, length) // what the topology is there for
-		case len(s.lasting) < mostAtOnce:
+		if len(s.lasting) < mostAtOnce {
 			s.inject(all, length)
 		}
 		rest(pause, nil)
@@ -95,32 +87,32 @@ func (s *injector) inject(faults []fault, length time.Duration) {
 		drawn = append(drawn, slices.Repeat([]fault{f}, f.odds)...)
 	}
 	f, from := pick(s.rng, drawn...), stamp()
-	h := f.inject(s)
-	if h == nil {
+	i := f.inject(s)
+	if i == nil {
 		return
 	}
-	i := &incident{kind: f.kind, injection: *h, span: span{from, stamp()}}
+	i.kind, i.span = f.kind, span{from, stamp()}
 	s.log = append(s.log, i)
 	if s.net.monitor != nil {
 		s.net.monitor.disturb()
 	}
-	if h.heal != nil {
+	if i.heal != nil {
 		i.to, i.due = 1<<62, time.Now().Add(length)
-		s.faulty[h.target] = true
+		s.faulty[i.target] = i.due.Add(time.Hour)
 		s.lasting = append(s.lasting, i)
 	}
 }
 
 // heal ends the faults that are due.
 func (s *injector) heal(at time.Time) {
-	s.lasting = slices.DeleteFunc(s.lasting, func(i *incident) bool {
-		goesOn := i.ended != nil && !isClosed(i.ended) && time.Since(i.due) < endTimeout
+	s.lasting = slices.DeleteFunc(s.lasting, func(i *injection) bool {
+		goesOn := i.ended != nil && !i.ended() && time.Since(i.due) < endTimeout
 		if i.due.After(at) || goesOn {
 			return false
 		}
+		delete(s.faulty, i.target)
 		i.heal()
 		i.to = stamp()
-		delete(s.faulty, i.target)
 		return true
 	})
 }
@@ -129,12 +121,12 @@ func (s *injector) heal(at time.Time) {
 func (s *injector) server() (i int, target string, ok bool) {
 	i = s.rng.IntN(s.net.size)
 	target = serverTarget(i)
-	if s.faulty[target] || s.net.monitor != nil && !s.net.monitor.isHealthy() {
+	if s.isFaulty(target) || s.net.monitor != nil && !s.net.monitor.isHealthy() {
 		return i, target, false
 	}
 	unwell := 0
 	for j := range s.net.size {
-		if j != i && (s.faulty[serverTarget(j)] || time.Now().Before(s.recovered[j])) {
+		if s.isFaulty(serverTarget(j)) {
 			unwell++
 		}
 	}
@@ -143,5 +135,7 @@ func (s *injector) server() (i int, target string, ok bool) {
 
 func serverTarget(i int) string { return fmt.Sprintf("server %d", i) }
 
+func (s *injector) isFaulty(target string) bool { return time.Now().Before(s.faulty[target]) }
+
 // noteRecovery notes that a server was healed.
-func (s *injector) noteRecovery(i int) { s.recovered[i] = time.Now().Add(s.net.recovery) }
+func (s *injector) noteRecovery(i int) { s.faulty[serverTarget(i)] = time.Now().Add(s.net.recovery) }

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -16,11 +17,11 @@ type judgement struct {
 	clocks   clocks
 	calls    int                    // of all processes
 	replies  map[*process][]*record // holds from which it had a reply
-	overlaps []overlap
-	excused  int      // overlaps that data loss or a clock that was set back explains
-	disorder []string // fences that must not be
-	late     []string // contexts that ended after their lease
-	tooSoon  []string // locks that were granted before their MinHold had ended
+	overlaps []string               // holds that were believed in when a later one had begun
+	excused  int                    // overlaps that data loss or a clock that was set back explains
+	disorder []string               // fences that must not be
+	late     []string               // contexts that ended after their lease
+	tooSoon  []string               // locks that were granted before their MinHold had ended
 }
 
 // note adds an error of a hold.
@@ -28,42 +29,39 @@ func (h *record) note(to *[]string, format string, args ...any) {
 	*to = append(*to, fmt.Sprintf("%q: lease %v (fence %d, limit %d, %s) ", h.Key, h.name, h.Fence, h.Limit, h.Outcome)+fmt.Sprintf(format, args...))
 }
 
-// overlap is a hold that was believed in when a later one had begun.
-type overlap struct{ earlier, later *record }
-
-func (o overlap) String() string {
-	var text []string
-	o.earlier.note(&text, "was believed in until %v after lease %v (fence %d) had begun",
-		time.Duration(o.earlier.until()-o.later.Entered), o.later.name, o.later.Fence)
-	return text[0]
+// noteOverlap adds a hold that was believed in when a later one had begun.
+func (j *judgement) noteOverlap(earlier, later *record) {
+	earlier.note(&j.overlaps, "was believed in until %v after lease %v (fence %d) had begun\n  %+v\n  %+v",
+		time.Duration(earlier.until()-later.Entered), later.name, later.Fence, earlier.lease, later.lease)
 }
 
-// Fences give the order in which a lock was granted. There are instants of granting and
-// giving back that agree with it, in other words the history is linearizable, if no hold
-// began before a hold with a lower fence was asked for (order), and no holder's belief reaches
-// beyond the beginning of a hold with a higher fence (exclusion): each grant can then
-// come right after the latest of these instants.
-
-// order sorts the holds of one key by their fences, and checks that it is an order in
-// which they may have been granted.
+// order sorts the holds of one key by their fences, and checks that it is an order in which they may have been granted. Of
+// those that may share a key, only a writer's fence says more than which grant it is: it lies between those around it.
 func (j *judgement) order(holds []*record, losses []loss) {
 	slices.SortStableFunc(holds, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.Entered, b.Entered))
 	})
-	var last *record // to be asked for
-	for _, b := range holds {
-		if last != nil && b.Entered < last.asked && j.setBack(b, last, losses) {
+	var last, writer *record // to be asked for
+	for i, b := range holds {
+		before := writer
+		if b.Limit == exclusive {
+			before = last
+		}
+		switch {
+		case before == nil || b.Entered >= before.asked:
+		case j.setBack(b, before, losses):
 			b.stray = true
-		} else if last != nil && b.Entered < last.asked {
-			b.note(&j.disorder, "began %v before lease %v was asked for, which has the lower fence %d", time.Duration(last.asked-b.Entered), last.name, last.Fence)
+		default:
+			b.note(&j.disorder, "began %v before lease %v was asked for, which has the lower fence %d", time.Duration(before.asked-b.Entered), before.name, before.Fence)
+		}
+		if i > 0 && b.Fence == holds[i-1].Fence && (b.Limit == exclusive || holds[i-1].Limit == exclusive) && !j.setBack(holds[i-1], b, losses) {
+			b.note(&j.disorder, "has the fence of lease %v", holds[i-1].name)
 		}
 		if last == nil || b.asked > last.asked {
 			last = b
 		}
-	}
-	for i := 1; i < len(holds); i++ {
-		if a, b := holds[i-1], holds[i]; a.Fence == b.Fence && !j.setBack(a, b, losses) {
-			b.note(&j.disorder, "has the fence of lease %v", a.name)
+		if b.Limit == exclusive && (writer == nil || b.asked > writer.asked) {
+			writer = b
 		}
 	}
 }
@@ -110,27 +108,16 @@ func (j *judgement) knew(h, b *record) bool {
 	return false
 }
 
-// heard notes from which holds their processes had a reply of Redis.
-func (j *judgement) heard(holds []*record) {
-	for _, h := range holds {
-		if !h.Local && h.Limit != shared {
-			j.replies[h.process] = append(j.replies[h.process], h)
-		}
-	}
-}
-
-// fences checks that none is further ahead of what the highest clock that any server had would show than by
-// the number of holds since, fewer than there were calls; and, of a clock that was set, by a round trip and a tenth of the time
-// for which a process had no reply.
+// fences checks that none is further ahead of what the highest clock would show than by the number of holds since, fewer than
+// there were calls; and, of a clock that was set, by a round trip and a tenth of the time for which a process had no reply.
 func (j *judgement) fences(holds []*record) {
 	for _, h := range holds {
-		bound := j.clocks.highest(h.Entered)
+		_, ahead := j.clocks.bounds(h.Entered, h.Entered)
 		if j.clocks != nil {
-			_, high := j.clocks.bounds(h.Entered, h.Entered)
-			bound = max(bound, h.Entered+int64(max(high, 0)+roundTrip+longestSilence/10))
+			ahead += roundTrip + longestSilence/10
 		}
-		if ahead := int64(h.Fence) - bound/1000 - int64(j.calls); ahead > 0 {
-			h.note(&j.disorder, "is further ahead of every clock than by the number of holds: by %v more", time.Duration(ahead)*time.Microsecond)
+		if more := int64(h.Fence) - (h.Entered+int64(ahead))/1000 - int64(j.calls); more > 0 {
+			h.note(&j.disorder, "is further ahead of every clock than by the number of holds: by %v more", time.Duration(more)*time.Microsecond)
 		}
 	}
 }
@@ -169,7 +156,7 @@ func (j *judgement) exclusion(holds []*record, losses []loss) {
 					b.stray = true
 					j.excused++
 				default:
-					j.overlaps = append(j.overlaps, overlap{a, b})
+					j.noteOverlap(a, b)
 				}
 			}
 			if ends[k] > first[i] {
@@ -214,18 +201,64 @@ func earliestFrom(holds []*record) []int64 {
 	return first
 }
 
+// limits checks that there were never more holders than each of them tolerates.
+func (j *judgement) limits(holds []*record, losses []loss) {
+	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Entered, b.Entered) })
+	var inside []*record
+	for _, b := range holds {
+		inside = slices.DeleteFunc(inside, func(a *record) bool { return a.until() <= b.Entered })
+		inside = append(inside, b)
+		if n, most := count(inside); n > most {
+			remembered := slices.DeleteFunc(slices.Clone(inside), func(a *record) bool {
+				return a != b && forgotten(a, b, losses)
+			})
+			if n, most := count(remembered); n <= most || grantedTwice(b, losses) {
+				j.excused++
+				continue
+			}
+			// The strictest of them says the most.
+			a := slices.MinFunc(remembered[:len(remembered)-1],
+				func(a, b *record) int { return cmp.Compare(a.Limit, b.Limit) })
+			j.noteOverlap(a, b)
+		}
+	}
+}
+
+// count is how many are inside, and how many may be. Readers of one process that share a claim
+// have one fence, and count as one.
+func count(inside []*record) (n, most int) {
+	most = shared
+	claims := map[uint64]bool{}
+	for _, h := range inside {
+		most = min(most, h.Limit)
+		if h.Limit != shared || !claims[h.Fence] {
+			n++
+		}
+		claims[h.Fence] = true
+	}
+	return n, most
+}
+
+// minHolds checks that no caller got a lock before its time, in the order of the fences. A clock
+// that is fast may take a tenth of it. It does not end sooner than the ttl: see draw.
+func (j *judgement) minHolds(holds []*record, losses []loss) {
+	for i := 1; i < len(holds); i++ {
+		a, b := holds[i-1], holds[i]
+		until := a.Called + int64(a.MinHold)*9/10
+		if a.MinHold == 0 || b.Entered >= until || b.asked < a.asked && b.stray {
+			continue
+		}
+		if !slices.ContainsFunc(losses, func(l loss) bool { return l.meets(a.asked, b.Entered) }) {
+			a.note(&j.tooSoon, "was to keep the lock for %v, and lease %v began %v before that was over", a.MinHold, b.name, time.Duration(until-b.Entered))
+		}
+	}
+}
+
 // contexts checks that contexts ended in time.
 func (j *judgement) contexts(holds []*record) {
 	for _, h := range holds {
-		if !h.Trusting || h.Deadline == 0 {
-			continue
-		}
-		end := h.Ended
-		if end == 0 {
-			end = h.Left // it did not end, as far as the work could see
-		}
-		late := time.Duration(end - h.Deadline)
-		if late > lateness && !h.process.wasStopped(h.Deadline-int64(100*time.Millisecond), end) {
+		late := time.Duration(h.Left - h.Deadline)
+		if h.Trusting && h.Deadline > 0 && late > lateness && !h.process.wasStopped(h.Deadline-int64(100*time.Millisecond), h.Left) {
 			h.note(&j.late, "was over for %v, and its context had not ended", late)
 		}
 	}
@@ -238,20 +271,20 @@ func (p *process) wasStopped(from, to int64) bool {
 // judge looks at every key.
 func judge(history map[string][]*record, losses []loss, cs clocks, calls int) *judgement {
 	j := &judgement{clocks: cs, calls: calls, replies: make(map[*process][]*record)}
-	for _, holds := range history {
-		j.heard(holds)
+	for _, h := range slices.Concat(slices.Collect(maps.Values(history))...) {
+		h.asked = h.askedAt(losses)
+		if !h.Local && h.Limit != shared {
+			j.replies[h.process] = append(j.replies[h.process], h)
+		}
 	}
 	for _, holds := range history {
-		for _, h := range holds {
-			h.asked = h.askedAt(losses)
-		}
 		j.fences(holds)
 		j.contexts(holds)
-		if slices.ContainsFunc(holds, func(h *record) bool { return h.Limit != 0 }) {
+		j.order(holds, losses)
+		if slices.ContainsFunc(holds, func(h *record) bool { return h.Limit != exclusive }) {
 			j.limits(holds, losses)
 			continue
 		}
-		j.order(holds, losses)
 		j.exclusion(holds, losses)
 		j.minHolds(holds, losses)
 	}

@@ -1,9 +1,9 @@
 package chaos_test
 
 import (
-	"os"
-	"path/filepath"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +20,7 @@ type topology struct {
 	minority int           // how many servers may be faulty at a time
 	recovery time.Duration // how long one counts as faulty after it is healed
 	short    time.Duration // how long a run is by default
-	start    func(t *testing.T, size int, args ...string) ([]*redistest.Server, group)
+	start    func(t *testing.T, size int, args ...string) ([]*redistest.Server, *group)
 	faults   []fault // besides those of any server
 }
 
@@ -35,7 +35,7 @@ var topologies = []topology{
 }
 
 // startAlone starts servers that know nothing of each other.
-func startAlone(t *testing.T, size int, args ...string) ([]*redistest.Server, group) {
+func startAlone(t *testing.T, size int, args ...string) ([]*redistest.Server, *group) {
 	t.Helper()
 	return redistest.StartN(t, size, args...), nil
 }
@@ -46,10 +46,9 @@ type network struct {
 	protocol int // RESP
 	servers  []*redistest.Server
 	admins   []*redis.Client
-	dirs     []string                        // where the servers keep their data
 	links    [workerCount][]*redistest.Proxy // by worker and server
 	clocks   clocks                          // of the servers; nil = all have the machine's
-	group    group                           // nil if the servers know nothing of each other
+	group    *group                          // nil if the servers know nothing of each other
 	monitor  *monitor                        // of the group
 }
 
@@ -62,12 +61,12 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 		t.Log("the servers' clocks stay as they are: ", why)
 	}
 	n.servers, n.group = topo.start(t, topo.size, "--appendonly", "yes", "--appendfsync", "no",
-		"--auto-aof-rewrite-percentage", "0", "--enable-debug-command", "local")
+		"--auto-aof-rewrite-percentage", "0")
 	for _, s := range n.servers {
 		admin := s.Client(t, func(o *redis.Options) { o.MaxRetries, o.ReadTimeout = -1, 5*time.Second })
 		dir, err := admin.ConfigGet(t.Context(), "dir").Result()
 		require.NoError(t, err)
-		n.admins, n.dirs = append(n.admins, admin), append(n.dirs, dir["dir"])
+		n.admins = append(n.admins, admin)
 		if c := openClock(t, dir["dir"]); c != nil {
 			n.clocks = append(n.clocks, c)
 		}
@@ -88,26 +87,76 @@ func newNetwork(t *testing.T, topo topology, seed uint64) *network {
 
 // order is the order of the i-th worker.
 func (n *network) order(i int, seed uint64) order {
-	o := order{Topology: n.name, Seed: seed + uint64(i)<<56, Protocol: n.protocol}
-	if n.group == nil {
-		for _, p := range n.links[i] {
-			o.Addrs = append(o.Addrs, p.Addr())
-		}
-		return o
+	o := order{Topology: n.name, Seed: seed + uint64(i)<<56, Protocol: n.protocol, Detours: make(map[string]string)}
+	entrances := n.servers
+	if n.group != nil {
+		entrances = n.group.watchers
 	}
-	o.Addrs, o.Detours = n.group.startupAddrs(), make(map[string]string)
+	for _, s := range entrances {
+		o.Addrs = append(o.Addrs, s.Addr())
+	}
 	for j, s := range n.servers {
 		o.Detours[s.Addr()] = n.links[i][j].Addr()
 	}
 	return o
 }
 
-// forget deletes what a server that is down wrote down.
-func (n *network) forget(server int) error {
-	return os.RemoveAll(filepath.Join(n.dirs[server], "appendonlydir"))
-}
-
 // isPrimary returns whether a server takes writes.
 func (n *network) isPrimary(server int) bool {
 	return n.monitor == nil || n.monitor.isPrimary(server)
+}
+
+// leftoverTimeout is how long after the end a lock may stay: that of a worker that was
+// killed late, or closed while Redis did not answer. Clocks may have been set back meanwhile.
+const leftoverTimeout = 2*longestTTL + 2*farClock + 5*time.Second
+
+// leftovers returns what stays for too long, or should have gone with the workers that ended in good order. Places in a
+// queue of those that were killed stay for a minute.
+func (n *network) leftovers(t *testing.T, instances []string) (left []string) {
+	t.Helper()
+	for begun := time.Now(); ; rest(50*time.Millisecond, nil) {
+		left = nil
+		for i, admin := range n.admins {
+			for range admin.PubSubChannels(t.Context(), "redlatch:*").Val() {
+				left = append(left, "a subscription")
+			}
+			if n.isPrimary(i) { // else it has what another has, too
+				left = append(left, n.leftoversOf(t, i, instances)...)
+			}
+		}
+		if len(left) == 0 || time.Since(begun) > leftoverTimeout {
+			return left
+		}
+	}
+}
+
+func (n *network) leftoversOf(t *testing.T, server int, instances []string) (left []string) {
+	t.Helper()
+	ctx, admin := t.Context(), n.admins[server]
+	names, err := admin.Keys(ctx, "*").Result()
+	require.NoError(t, err)
+	for _, name := range names {
+		ttl, err := admin.PTTL(ctx, name).Result()
+		require.NoError(t, err)
+		if ttl == -1 {
+			left = append(left, fmt.Sprintf("%q has no ttl", name))
+		}
+		var waiting []string
+		switch part := name[strings.LastIndexByte(name, '}')+1:]; {
+		case part == "" && ttl != -2:
+			left = append(left, fmt.Sprintf("%q is locked for %v", name, ttl))
+		case part == ":ended" && ttl > n.clocks.remembered(server):
+			left = append(left, fmt.Sprintf("%q stays for %v, longer than %v", name, ttl, n.clocks.remembered(server)))
+		case part == ":queue", part == ":wake":
+			waiting = admin.ZRange(ctx, name, 0, -1).Val()
+		case part == ":seen":
+			waiting = admin.HKeys(ctx, name).Val()
+		}
+		for _, owner := range waiting {
+			if instance, _, _ := strings.Cut(owner, "-"); slices.Contains(instances, instance) {
+				left = append(left, fmt.Sprintf("%q holds a place of a worker that ended in good order", name))
+			}
+		}
+	}
+	return left
 }

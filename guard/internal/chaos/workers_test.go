@@ -8,7 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,15 +37,14 @@ type workers struct {
 // process is one worker process.
 type process struct {
 	number   int
-	slot     int
 	cmd      *exec.Cmd
-	in       io.Writer
+	in       io.Closer     // its standard input
 	stderr   bytes.Buffer  // read after gone
 	gone     chan struct{} // closed when it has ended and all its reports are known
 	err      error         // how it ended
 	stops    []span        // when it was stopped
 	doomed   bool          // it is meant to be killed
-	instance string        // set when it ended in good order; read after gone
+	instance string        // what all owners of its Guard begin with; read after gone
 }
 
 // span is a time between two instants.
@@ -62,33 +62,24 @@ func (c *workers) start(i int) {
 	require.NoError(c.tb, err)
 	exe, err := os.Executable()
 	require.NoError(c.tb, err)
-	p := &process{number: c.started, slot: i, cmd: exec.Command(exe), gone: make(chan struct{})}
+	p := &process{number: c.started, cmd: exec.Command(exe), gone: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), orderEnv+"="+string(text))
 	if i == 0 {
 		p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS=1") // one runs all its goroutines in turn
 	}
 	p.cmd.Stderr = &p.stderr
-	redistest.DieWithParent(p.cmd)
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(c.tb, err)
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(c.tb, err)
-	begun := make(chan error)
-	go p.run(out, c.witness, begun)
-	require.NoError(c.tb, <-begun, "start a worker")
+	require.NoError(c.tb, p.cmd.Start())
 	c.processes[i] = p
+	go p.listen(out, c.witness)
 }
 
-// run is the life of a process, on one thread: see redistest.DieWithParent.
-func (p *process) run(out io.Reader, w *witness, begun chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+// listen reads what a process reports until it has ended.
+func (p *process) listen(out io.Reader, w *witness) {
 	defer close(p.gone)
-	p.err = p.cmd.Start()
-	begun <- p.err
-	if p.err != nil {
-		return
-	}
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -100,9 +91,6 @@ func (p *process) run(out io.Reader, w *witness, begun chan<- error) {
 	}
 	p.err = p.cmd.Wait()
 }
-
-// send sends a command. If the process is dead, that shows elsewhere.
-func (p *process) send(command string) { _, _ = fmt.Fprintln(p.in, command) }
 
 // stop halts a worker until the returned function wakes it.
 func (c *workers) stop(p *process) (wake func()) {
@@ -136,11 +124,11 @@ func (c *workers) await(i int) {
 	}
 }
 
-// endAll lets all workers end in good order, and gives the ids of their Guards.
+// endAll tells all workers that the faults are over, lets them end in good order, and gives the ids of their Guards.
 func (c *workers) endAll() (instances []string) {
 	last := c.processes
 	for _, p := range last {
-		p.send(finish)
+		_ = p.in.Close()
 	}
 	for i, p := range last {
 		c.await(i)
@@ -154,6 +142,74 @@ func (c *workers) killAll() {
 	for i, p := range c.processes {
 		if p != nil {
 			c.kill(i)
+		}
+	}
+}
+
+// witness keeps the history of the holds. It listens to the workers alone, and knows nothing of Redis.
+type witness struct {
+	mu       sync.Mutex
+	open     map[string]*record   // by name
+	history  map[string][]*record // by key, in the order of entering
+	wrong    []string
+	calls    int
+	outcomes map[outcome]int
+}
+
+// record is a lease in the history.
+type record struct {
+	lease
+	name    string // unique among those of all processes
+	process *process
+
+	// What the judge found out.
+	asked int64 // the instant before which Redis cannot have granted it
+	stray bool  // granted beside the order of the others: see grantedTwice and setBack
+}
+
+func newWitness() *witness {
+	return &witness{open: make(map[string]*record), history: make(map[string][]*record), outcomes: make(map[outcome]int)}
+}
+
+// receive takes in an event of a worker.
+func (w *witness) receive(p *process, e event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.Wrong != "" {
+		w.wrong = append(w.wrong, fmt.Sprintf("worker %d: %s", p.number, e.Wrong))
+	}
+	if e.Lease == nil {
+		w.calls++
+	} else if r := w.update(p, *e.Lease); r.Outcome != "" {
+		delete(w.open, r.name)
+		w.outcomes[r.Outcome]++
+	}
+}
+
+// update makes what a worker knows of a lease known here.
+func (w *witness) update(p *process, l lease) *record {
+	name := fmt.Sprintf("%d/%d", p.number, l.ID)
+	r := w.open[name]
+	if r == nil {
+		r = &record{name: name, process: p}
+		w.open[name] = r
+		w.history[l.Key] = append(w.history[l.Key], r)
+		w.calls++
+	}
+	r.lease = l
+	p.instance, _, _ = strings.Cut(l.Owner, "-")
+	return r
+}
+
+// gone closes the leases of a process that is gone.
+func (w *witness) gone(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, r := range w.open {
+		if r.process == p {
+			r.Outcome = killed
+			w.outcomes[killed]++
+			delete(w.open, name)
 		}
 	}
 }
