@@ -59,6 +59,7 @@ type answers struct {
 	info   string // in place of the reply to INFO
 	config string // of min-replicas-to-write
 	lag    time.Duration
+	slow   time.Duration // of each PING
 }
 
 func (answers) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -70,6 +71,9 @@ func (answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
+		if cmd.Name() == "ping" {
+			time.Sleep(a.slow)
+		}
 		switch cmd := cmd.(type) {
 		case *redis.StringCmd:
 			if cmd.Name() == "info" {
@@ -119,6 +123,7 @@ func TestDoctor_ReadsInfoAndTime(t *testing.T) {
 		{answers{info: "connected_slaves:2\r\n", config: "2"}, "replication", doctor.OK, "2 replicas"},
 		{answers{info: "connected_slaves:2\r\n", config: "3"}, "replication", doctor.Bad, "every write is refused"},
 		{answers{info: "connected_slaves:2\r\n"}, "replication", doctor.Note, "this user may not read "},
+		{answers{slow: 51 * time.Millisecond}, "latency", doctor.Warn, "a round trip takes "},
 		{answers{lag: time.Minute}, "clock", doctor.Warn, ""},
 		{answers{lag: -time.Minute}, "clock", doctor.Warn, ""},
 	} {
