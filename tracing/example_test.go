@@ -67,8 +67,7 @@ func Example_spans() {
 	// charge the card, below "hold order-payment"
 }
 
-// A caller that waits learns which caller holds the lock, and its span links to the holder's
-// trace.
+// A caller that waits learns which caller holds the lock, and its span links to the holder's trace.
 func ExampleMetadata() {
 	g, err := guard.NewWithStore(guardtest.NewStore())
 	if err != nil {
