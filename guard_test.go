@@ -48,8 +48,8 @@ func TestShop_OneChargeAtATimeForEachOrder(t *testing.T) {
 	}
 	requests.Wait()
 	for _, name := range []string{"POST /orders/:id/pay", "POST /orders/{id}/settle", "order:bill"} {
-		shops[0].waitForSpan(t, "acquire "+name) // the wait for the lock
-		shops[0].waitForSpan(t, "hold "+name)
+		waitForSpan(t, shops, "acquire "+name) // the wait for the lock
+		waitForSpan(t, shops, "hold "+name)
 	}
 }
 
@@ -189,18 +189,21 @@ func (s *shop) post(t *testing.T, order, entry string) (status string) {
 	return resp.Status
 }
 
-// waitForSpan waits until the shop has exported a span of that name.
-func (s *shop) waitForSpan(t *testing.T, name string) {
+// waitForSpan waits until a shop has exported a span of that name. Each task runs in one of the shops.
+func waitForSpan(t *testing.T, shops []*shop, name string) {
 	t.Helper()
-	assert.Eventually(t, func() bool {
-		resp, err := http.Get(s.url + "/spans")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		names, err := io.ReadAll(resp.Body)
-		return err == nil && slices.Contains(strings.Split(string(names), "\n"), name)
-	}, 10*time.Second, 10*time.Millisecond, name)
+	assert.Eventually(t, func() bool { return slices.ContainsFunc(shops, func(s *shop) bool { return s.hasSpan(name) }) },
+		10*time.Second, 10*time.Millisecond, name)
+}
+
+func (s *shop) hasSpan(name string) bool {
+	resp, err := http.Get(s.url + "/spans")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	names, err := io.ReadAll(resp.Body)
+	return err == nil && slices.Contains(strings.Split(string(names), "\n"), name)
 }
 
 var shopProgram string

@@ -26,6 +26,9 @@ func TestACL_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 	for _, user := range users {
 		t.Run(user[1], func(t *testing.T) {
 			r, rights, n := newEnv(t), strings.Fields(user[2]), 0
+			if user[1] == "viewer" && strings.Contains(r.rdb.Info(t.Context(), "server").Val(), "redis_version:6.") {
+				t.Skip("a right to read keys needs Redis 7")
+			}
 			assert.Empty(t, r.denied(user[1], rights), "all of them")
 			for i, right := range rights {
 				if strings.ContainsAny(right[:1], "+~%&") {
