@@ -4,7 +4,6 @@ go 1.25.0
 
 require (
 	github.com/hibiken/asynq v0.26.0
-	github.com/redis/go-redis/v9 v9.22.0
 	github.com/redlatch/redlatch v0.0.0
 	github.com/stretchr/testify v1.12.1
 )
@@ -13,6 +12,7 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/redis/go-redis/v9 v9.22.0 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/rogpeppe/go-internal v1.14.1 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
