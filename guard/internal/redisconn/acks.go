@@ -48,7 +48,7 @@ func (l *link) sendAcked(ctx context.Context, c Command) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if acks, ok := wait.Val().(int64); !ok || acks < int64(c.Acks.N) {
+	if acks, _ := wait.Val().(int64); acks < int64(c.Acks.N) { // no number is none
 		err = AckError{c.Acks, wait.Val(), wait.Err()}
 	}
 	return reply, err

@@ -371,10 +371,14 @@ func TestClient_ACommandInTheQueue(t *testing.T) {
 		defer done()
 		canceled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		for name, ctx := range map[error]context.Context{context.DeadlineExceeded: ended, context.Canceled: canceled} {
+		c.calls.timeout = time.Second // of a caller without a deadline
+		for _, late := range []struct {
+			ctx  context.Context
+			want error
+		}{{ended, context.DeadlineExceeded}, {canceled, context.Canceled}, {t.Context(), context.DeadlineExceeded}} {
 			begun := time.Now()
-			_, err := c.Do(ctx, of("late"))
-			require.ErrorIs(t, err, name)
+			_, err := c.Do(late.ctx, of("late"))
+			require.ErrorIs(t, err, late.want)
 			require.ErrorIs(t, err, ErrNotSent)
 			assert.LessOrEqual(t, time.Since(begun), time.Second)
 		}
@@ -392,6 +396,16 @@ func TestClient_ACommandInTheQueue(t *testing.T) {
 		assert.NotContains(t, s.scripts(), "EVALSHA late", "its caller has left")
 		assert.Zero(t, c.calls.active)
 	})
+}
+
+// What queued goes out in writes of no more than pipelineMost commands.
+func TestClient_AWriteHasSoManyCommands(t *testing.T) {
+	t.Parallel()
+	c := &combiner{active: 1, queue: make([]*waiter, pipelineMost+1)}
+	assert.Len(t, c.take(), pipelineMost)
+	assert.Len(t, c.take(), 1)
+	assert.Empty(t, c.take())
+	assert.Zero(t, c.active)
 }
 
 // A command is on its way with others. Its caller gets the reply, though it is canceled, and leaves at its deadline.
@@ -572,6 +586,11 @@ func TestClient_APipelineThatFailsAsksTheCluster(t *testing.T) {
 	c := Open(user, Options{AttemptTimeout: time.Second})
 	defer func() { require.NoError(t, c.Close()) }()
 	require.Error(t, c.Pipeline(t.Context(), []Command{of("it")})[0].Err)
+	calls, err := c.nodes.combiner(t.Context(), of("it"))
+	require.NoError(t, err)
+	again, err := c.nodes.combiner(t.Context(), of("it"))
+	require.NoError(t, err)
+	assert.Same(t, calls, again, "commands for a node share its writes")
 	for n := range 2 + 2 { // each of the two clients asked at first
 		select {
 		case <-asked:

@@ -19,8 +19,6 @@ const (
 	inFlight = 4
 	// pipelineMost is how many commands share a write: a connection that breaks fails them all.
 	pipelineMost = 128
-	// queueKept is how much memory for the queue is kept while it is empty.
-	queueKept = 1024
 )
 
 // combiner sends the commands of concurrent callers to one server. A caller sends its command itself while
@@ -135,15 +133,13 @@ func (c *combiner) wait(w *waiter) (any, error) {
 	}
 }
 
-// remove takes a command out of the queue. It returns false if the command is not there any more: its waiter must not
-// be used again then.
+// remove takes a command out of the queue. It returns false if the command is not there any more.
 func (c *combiner) remove(w *waiter) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := slices.Index(c.queue, w)
 	if at >= 0 {
 		c.queue = slices.Delete(c.queue, at, at+1)
-		c.reuse(w)
 	}
 	return at >= 0
 }
@@ -163,9 +159,6 @@ func (c *combiner) take() []*waiter {
 	n := min(len(c.queue), pipelineMost)
 	if n == 0 {
 		c.active--
-		if cap(c.queue) > queueKept {
-			c.queue = nil
-		}
 		return nil
 	}
 	taken := slices.Clone(c.queue[:n])

@@ -2,11 +2,15 @@ package redisconn
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -41,4 +45,56 @@ func TestPrimary_ADialThatFails(t *testing.T) {
 	_, err := p.dialer(fails)(t.Context(), "tcp", failoverAddr)
 	require.ErrorIs(t, err, io.EOF)
 	assert.Equal(t, failoverAddr, p.server())
+}
+
+// The errors of connections name the server, and with Sentinel the primary.
+func TestPrimary_IsTheServerThatErrorsName(t *testing.T) {
+	t.Parallel()
+	single := &redis.Options{Addr: "server:1"}
+	overTLS := &redis.Options{Addr: "server:1", TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	failover := &redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}
+	for want, user := range map[string]redis.UniversalClient{
+		"server:1": redis.NewClient(single), "server:1 (TLS)": redis.NewClient(overTLS), "primary:1": redis.NewFailoverClient(failover),
+	} {
+		c := Open(user, Options{AttemptTimeout: time.Second})
+		if c.primary != nil {
+			c.primary.addr = "primary:1"
+		}
+		assert.Equal(t, want, c.calls.server())
+		require.NoError(t, c.Close())
+		require.NoError(t, user.Close())
+	}
+}
+
+// A dialer that hangs is not waited for. A connection that it makes in the end is closed, and its panic is an error.
+func TestHeeding_ADialerThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn, late := make(chan struct{}), &connTo{}
+		dial := heeding(func(context.Context, string, string) (net.Conn, error) { <-goOn; return late, nil })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		_, err := dial(ctx, "tcp", "server:1")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(begun))
+		close(goOn)
+		synctest.Wait()
+		assert.True(t, late.closed.Load())
+		_, err = heeding(func(context.Context, string, string) (net.Conn, error) { panic("user code") })(t.Context(), "tcp", "server:1")
+		require.ErrorContains(t, err, "server:1")
+	})
+}
+
+// A client that redisconn cannot copy is refused, with a reason.
+func TestUnfit_SaysWhy(t *testing.T) {
+	t.Parallel()
+	single, ring := redis.NewClient(&redis.Options{}), redis.NewRing(&redis.RingOptions{})
+	defer single.Close()
+	defer ring.Close()
+	for client, says := range map[redis.UniversalClient]string{
+		new(redis.Client): "go-redis did not make", ring: "two holders", struct{ redis.UniversalClient }{single}: "give New the client itself",
+	} {
+		assert.Contains(t, Unfit(client, "New", "client"), says)
+	}
+	assert.Empty(t, Unfit(single, "New", "client"))
 }
