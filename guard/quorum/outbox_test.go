@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,18 +83,19 @@ func TestOutbox_IsBounded(t *testing.T) {
 // One server's calls do not wait for those of another one, and repairs not for releases. A call that hangs is repeated.
 func TestOutbox_IsOneAServerAndPurpose(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
-		g, calls, hung := s.hold(), 0, 0
-		s.deliverLater(t.Context(), 0, errBroken, time.Hour, func(ctx context.Context) error { hung++; return hangs(ctx) })
-		s.deliverLater(t.Context(), 1, errBroken, time.Hour, func(context.Context) error { calls++; return nil })
+		g := s.hold()
+		var calls, hung atomic.Int32
+		s.deliverLater(t.Context(), 0, errBroken, time.Hour, func(ctx context.Context) error { hung.Add(1); return hangs(ctx) })
+		s.deliverLater(t.Context(), 1, errBroken, time.Hour, func(context.Context) error { calls.Add(1); return nil })
 		time.Sleep(2 * outboxPause)
 		synctest.Wait()
-		assert.Equal(t, 1, calls)
+		assert.EqualValues(t, 1, calls.Load())
 		s.nodes[0].set(wiped)
 		s.forget()
 		s.renewHeld(g)
 		s.counts("acquire", 1, 0, 0)
 		time.Sleep(2 * nodeTimeout)
-		assert.Greater(t, hung, 1)
+		assert.Greater(t, hung.Load(), int32(1))
 	})
 }
 

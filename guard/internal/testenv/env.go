@@ -156,8 +156,17 @@ func (r *Env) HoldBack(match func([]byte) bool) (held <-chan struct{}, land func
 // LockOf is the key of a lock in Redis.
 func LockOf(key string) string { return "redlatch:{" + key + "}" }
 
+var sources sync.Map // of scripts, by name: to make one takes some ms under the race detector
+
 // ScriptSource returns a script as it is sent: with what it includes.
-func ScriptSource(script string) string { return redisstore.Load(embed.FS{}, script).Source }
+func ScriptSource(script string) string {
+	source, known := sources.Load(script)
+	if !known {
+		source = redisstore.Load(embed.FS{}, script).Source
+		sources.Store(script, source)
+	}
+	return source.(string)
+}
 
 // RunsScript matches the requests that run a script, by name or in full.
 func RunsScript(t *testing.T, script string) func([]byte) bool {
