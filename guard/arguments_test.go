@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -399,10 +400,27 @@ func TestNew_OptionsOfTheClientThatAreNotTheGuards(t *testing.T) {
 		o.MaxRetries, o.DialerRetries = 1000, 1000
 		o.Limiter, o.MaxActiveConns, o.PoolSize = refusing{}, 1, 1
 	})
+	var seen hook
+	client.AddHook(&seen)
 	r := testenv.NewOn(t, s, proxy, client, guard.StoreTimeout(time.Second))
 	require.NoError(t, r.WithLock(t.Context(), guard.Key(t.Name()), nothing))
+	_ = client.Ping(t.Context())
+	assert.EqualValues(t, 1, seen.commands.Load(), "the user's own")
 	proxy.Freeze()
 	failed := testenv.InBackground(func() error { return r.WithLock(t.Context(), guard.Key(t.Name()), nothing) })
 	require.ErrorIs(t, failed(t), guard.ErrStore)
 	proxy.Thaw()
+}
+
+// hook counts commands.
+type hook struct{ commands atomic.Int32 }
+
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { h.commands.Add(1); return next(ctx, cmd) }
+}
+
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { h.commands.Add(1); return next(ctx, cmds) }
 }
