@@ -228,7 +228,8 @@ func TestDial_DialsThatHangAreNoLoss(t *testing.T) {
 	proxy.Thaw()
 	for i, l := range leases {
 		testenv.Eventually(t, func() bool { return l.Err() != nil || l.Deadline().After(begun[i]) }, "not renewed")
-		require.NoError(t, l.Release(t.Context()))
+		require.NoError(t, l.Err())
+		_ = l.Release(t.Context()) // over a connection that may hang
 	}
 	proxy.Cut()
 }
