@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -232,8 +234,9 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 		}, guard.FailOpen()))
 		assert.True(t, ran)
 		events := g.r.Observations("Event")
-		opened := events[len(events)-1]
-		assert.Equal(t, guard.EventFailedOpen, opened.Event.Kind)
+		at := slices.IndexFunc(events, func(o guardtest.Observation) bool { return o.Event.Kind == guard.EventFailedOpen })
+		require.GreaterOrEqual(t, at, 0)
+		opened := events[at] // a call in the background may fail after it
 		assert.Equal(t, as[*guard.StoreError](t, opened.Event.Err).Key, opened.Lock.Key)
 		begun := time.Now()
 		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), nothing, guard.FailOpen()))

@@ -351,7 +351,9 @@ func TestRun_KeyCannotForgeALogLine(t *testing.T) {
 	key := "k\nredlatch: all is well \x1b[2J"
 	r.holds(key)
 	for _, args := range [][]string{
-		{"run", "-n", key, "--", "true"}, {"run", key, "--", "/nowhere/" + key}, {"run", "-n", "--" + key, "--", "true"},
+		{"run", "-n", key, "--", "true"},
+		{"run", key, "--", "/nowhere/" + key},
+		{"run", "-n", "--" + key, "--", "true"},
 		{"run", "-w", key, "k", "--", "true"}, {"show", "a", key}, {key}, {"revoke", "--fence", "1", key}, {"forget", "--yes", key},
 	} {
 		c := r.start(args...)

@@ -42,9 +42,9 @@ func TestGuide_OldRowsAreDeletedUnlessATransactionClaimsThem(t *testing.T) {
 		t.Run(setups[i].name, func(t *testing.T) {
 			d := setups[i].open(t)
 			old, claimed, recent := newKey(), newKey(), newKey()
-			for key, days := range map[string]time.Duration{old: 31, claimed: 31, recent: 0} {
+			for key, days := range map[string]int{old: 31, claimed: 31, recent: 0} {
 				_, err := d.Exec(d.q(`INSERT INTO redlatch_fences (lock_key, fence) VALUES ($1, $2)`),
-					[]byte(key), time.Now().Add(-days*24*time.Hour).UnixMicro())
+					[]byte(key), time.Now().AddDate(0, 0, -days).UnixMicro())
 				require.NoError(t, err)
 			}
 			_, holder := twoHolders(t, claimed)

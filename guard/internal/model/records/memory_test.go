@@ -40,7 +40,7 @@ func (m *memory) fault(t *testing.T, e *event) bool {
 	case dropsRecord:
 		id, err := m.Recorded(t.Context(), modeltest.Key)
 		require.NoError(t, err)
-		got, err := m.Store.Forget(t.Context(), guardstore.Forget{Key: modeltest.Key, RecordID: id})
+		got, err := m.Forget(t.Context(), guardstore.Forget{Key: modeltest.Key, RecordID: id})
 		require.NoError(t, err)
 		return got == guardstore.ForgetDone
 	case flushes:
