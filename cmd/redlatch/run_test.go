@@ -354,7 +354,11 @@ func TestRun_KeyCannotForgeALogLine(t *testing.T) {
 		{"run", "-n", key, "--", "true"},
 		{"run", key, "--", "/nowhere/" + key},
 		{"run", "-n", "--" + key, "--", "true"},
-		{"run", "-w", key, "k", "--", "true"}, {"show", "a", key}, {key}, {"revoke", "--fence", "1", key}, {"forget", "--yes", key},
+		{"run", "-w", key, "k", "--", "true"},
+		{"show", "a", key},
+		{key},
+		{"revoke", "--fence", "1", key},
+		{"forget", "--yes", key},
 	} {
 		c := r.start(args...)
 		<-c.ended
