@@ -231,7 +231,7 @@ func (s *storeTest) fenceAhead() {
 	plain.Key += ":plain"
 	s.check(!s.asks(plain).FenceAhead, "of the clock")
 	floor := uint64(time.Now().Add(time.Hour).UnixMicro())
-	ahead := guardstore.Claim{Key: s.key, Owner: "a", TTL: 100 * time.Millisecond, FenceAbove: floor}
+	ahead := guardstore.Claim{Key: s.key, Owner: "a", TTL: time.Second, FenceAbove: floor}
 	first, again := s.asks(ahead), s.asks(ahead)
 	s.check(first.FenceAhead && again.FenceAhead && again.Fence == first.Fence, "above %d: %+v, confirmed: %+v", floor, first, again)
 	time.Sleep(s.busy("b").Remaining + 5*time.Millisecond) // its holder crashed
