@@ -112,9 +112,9 @@ func releaseAll(t *testing.T, leases ...*guard.Lease) {
 }
 
 func clusterRenewals(t *testing.T, c *redistest.Cluster) {
-	const n = 300
+	const n = 150
 	r := &guardtest.Recorder{}
-	g := testenv.GuardOn(t, c.Client(t), guard.TTL(3*time.Second), guard.Observe(r), guard.StoreTimeout(testenv.Patience))
+	g := testenv.GuardOn(t, c.Client(t), guard.TTL(6*time.Second), guard.Observe(r), guard.StoreTimeout(testenv.Patience))
 	leases := acquireAll(t, g, keysOf("renewed", n))
 	at := make(map[*redistest.Server]int)
 	for _, l := range leases {
