@@ -154,7 +154,7 @@ func TestFence_IsForServersThatVoted(t *testing.T) {
 	})
 }
 
-// A server that does not listen is not asked for a moment. One that fails in another way is asked each time.
+// A server that does not listen is not asked for a moment. A server that fails in another way is asked each time.
 func TestBreaker_Rests(t *testing.T) {
 	virtually(t, func(t *testing.T, s *fakeQuorum) {
 		cycles := func(n int, err error) {

@@ -223,7 +223,7 @@ func (p *play) granted() (names []string) {
 	return names
 }
 
-// messaged are the owners that were asked to ask, and the one that was told that it is in front.
+// messaged returns the owners that messages asked to send again, and the owner that a message told to be in front.
 func (p *play) messaged() []string {
 	all := p.granted()
 	if head := p.newHead(); head != "" && !strings.HasPrefix(head, "m") {
