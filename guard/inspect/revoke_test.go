@@ -100,7 +100,11 @@ func TestRevoke_AndMinHold(t *testing.T) {
 	kept := r.hold(r.guard(guard.Instance("web-1")), "kept", guard.MinHold(time.Hour), guard.Metadata("nightly"))
 	kept.finish(nil)
 	r.revokes("kept", kept.Fence(), true)
-	got := r.get("kept").Holders[0]
+	var got inspect.Holder
+	require.Eventually(t, func() bool { // a Guard announces its name beside its first lock
+		got = r.get("kept").Holders[0]
+		return got.Instance == "web-1"
+	}, patience, time.Millisecond)
 	assert.Greater(t, got.Left, 59*time.Minute)
 	assert.WithinDuration(t, before, got.Since, patience)
 	got.Left, got.Since = 0, time.Time{}

@@ -56,6 +56,9 @@ func (r *env) hold(key string, opts ...guard.LockOption) *guard.Lease {
 	r.Helper()
 	lease, err := r.g.Acquire(r.Context(), guard.Key(key), opts...)
 	require.NoError(r, err)
+	require.Eventually(r, func() bool { // a Guard announces its name beside its first lock
+		return len(r.client.Keys(r.Context(), "redlatch:instance:*").Val()) > 0
+	}, patience, time.Millisecond)
 	r.Cleanup(func() { _ = lease.Release(context.Background()) }) // it may be lost
 	return lease
 }
