@@ -22,8 +22,8 @@ EACH = GO='$(GO)' ./scripts/each.sh
 TEST = $(GO) test -count=1 -vet=off -ldflags=-s -tags nomsgpack -p 3 -parallel 4 -timeout 15m
 LISTED = $(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench
 # The race detector is for packages whose goroutines are ours, but not for the models, whose searches it makes ten times
-# slower. nethttp runs all of adaptertest, and watermill all of tasktest.
-OURS = grep -e '/redlatch/guard$$' -e /redlatch/guard/ -e /cmd/ -e /tracing -e /middleware/internal/ -e /nethttp -e /watermill | grep -v /internal/model
+# slower. nethttp runs all of adaptertest, and watermill all of tasktest. make race takes it to all packages.
+OURS = grep -e '/redlatch/guard$$' -e /redlatch/guard/ -e /nethttp -e /watermill | grep -v /internal/model
 
 # make race COUNT=10, make bench ARGS=-quick, make microbench BENCH=WithLock COUNT=10,
 # make fuzz FUZZTIME=5m, make several FOR=10m, make example ARGS=-unguarded
@@ -53,11 +53,20 @@ postgres: ### Install PostgreSQL if it is missing, for the tests of guardsql, gu
 mariadb: ### Install MariaDB if it is missing, for the tests of guardsql
 	@./scripts/install.sh mariadb-server
 
-# The two runs compile nothing that the other compiles, too.
+# Installing waits for the network, compiling for the CPU. The two runs compile nothing that the other compiles, too.
 .PHONY: test
-test: redis postgres mariadb ## Run all tests once, ours with the race detector, on a real redis-server
-	@./scripts/install.sh promtool || test '$(REDLATCH_REQUIRE_PROMTOOL)' != 1
+test: ## Run all tests once, ours with the race detector, on a real redis-server
+	@$(MAKE) -j 2 servers compile
 	@$(MAKE) -j 2 test-raced test-plain
+
+.PHONY: servers
+servers: # one after another: apt has a lock
+	@for server in redis-server postgresql mariadb-server; do ./scripts/install.sh $$server || exit 1; done
+	@./scripts/install.sh promtool || test '$(REDLATCH_REQUIRE_PROMTOOL)' != 1
+
+.PHONY: compile
+compile:
+	@$(GO) build -race ./guard/... ./middleware/nethttp
 
 .PHONY: quick
 quick: ## Test guard without a server and the race detector: memory store, virtual time, the models' small bounds

@@ -43,5 +43,5 @@ func (i Instant) Until() time.Duration { return i.Sub(Now()) }
 func (i Instant) Time() time.Time { return time.Now().Add(i.Until()) }
 
 // InBubble returns whether i was read in a testing/synctest bubble. There, package time begins in the
-// year 2000: long before this process did, and no clock goes back otherwise.
-func (i Instant) InBubble() bool { return i < epoch.Add(-24*time.Hour) }
+// year 2000, before this process did, and no clock goes back otherwise.
+func (i Instant) InBubble() bool { return i < epoch }

@@ -81,6 +81,16 @@ func TestSuspension_IsTimeThatPassed(t *testing.T) {
 	})
 }
 
+func TestInstant_InABubble(t *testing.T) {
+	assert.False(t, Now().InBubble())
+	assert.False(t, epoch.InBubble())
+	synctest.Test(t, func(t *testing.T) {
+		now := Now()
+		assert.True(t, now.InBubble())
+		assert.Equal(t, time.Since(start)+time.Duration(machine.longest.Load()), now.Sub(epoch))
+	})
+}
+
 func TestSuspension_ClocksOfTheMachine(t *testing.T) {
 	mono, ok := readClock(clockMonotonic)
 	require.True(t, ok)
