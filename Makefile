@@ -18,7 +18,7 @@ endif
 
 # All modules are in go.work: "work" is every package of theirs, and EACH runs a command in each.
 EACH = GO='$(GO)' ./scripts/each.sh
-# Without vet: make lint vets every module. Without the MessagePack of gin: it takes long to compile.
+# Without vet: make lint vets. Without the MessagePack of gin: it takes long to compile.
 TEST = $(GO) test -count=1 -vet=off -ldflags=-s -tags nomsgpack -p 3 -parallel 4 -timeout 15m
 LISTED = $(GO) list work | grep -v -e /guardweb/browser -e /redlatch/bench
 # The race detector is for packages whose goroutines are ours, but not for the models, whose searches it makes ten times
@@ -129,10 +129,13 @@ lint: ## Check style, import walls, formatting, every go.mod, sizes of files, an
 	./scripts/tree.sh
 	$(GOLANGCI_LINT) run $$($(GO) list -m -f '{{.Dir}}/...')
 	GOWORK=off $(EACH) $(GO) mod tidy -diff
-	GOWORK=off $(EACH) $(GO) vet ./...
 	@sums=$$(cat go.work.sum); $(GO) list -m all >/dev/null; \
 	[ "$$sums" = "$$(cat go.work.sum)" ] || { echo 'go.work.sum lacked lines, which go doc adds: commit it'; exit 1; }
 	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+.PHONY: alone
+alone: ### Compile each module with the versions of its own go.mod: those of go.work are newer
+	GOWORK=off $(EACH) $(GO) vet ./...
 
 .PHONY: vuln
 vuln: ### Say which known holes the code of each module reaches
