@@ -11,7 +11,7 @@ import (
 func Sprintf(format string, args []any) (key, fault string) {
 	parts := make([]any, len(args))
 	for i, arg := range args {
-		parts[i] = part(arg, format, &fault)
+		parts[i] = part(arg, &fault)
 	}
 	key = fmt.Sprintf(format, parts...)
 	if misfits(key, format, parts) || strings.Contains(key, "keyformat.escaped") {
@@ -43,22 +43,18 @@ func Join(parts []string) string {
 // misfits looks for the mark by which fmt reports a fault of a format. No argument has
 // it, as they are escaped; a format may have it as text, after a percent sign.
 func misfits(key, format string, parts []any) bool {
-	return strings.Contains(key, "%!") &&
-		(!strings.Contains(format, "%%!") || strings.Contains(fmt.Sprintf(strings.ReplaceAll(format, "%%", ""), parts...), "%!"))
+	return strings.Contains(key, "%!") && strings.Contains(fmt.Sprintf(strings.ReplaceAll(format, "%%", ""), parts...), "%!")
 }
 
 var escaper = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// part wraps an argument so that its text is escaped. Whole numbers have something to escape where a verb prints
-// them as characters; as widths ('*') they must stay numbers.
-func part(arg any, format string, fault *string) any {
+// part wraps an argument so that its text is escaped. A whole number stays a number: it may be a width ('*').
+func part(arg any, fault *string) any {
 	switch arg.(type) {
 	case fmt.Stringer, fmt.Formatter, fmt.GoStringer, error: // they print as they like
 		return escapedArg{arg, fault}
 	}
 	switch v := reflect.ValueOf(arg); {
-	case !strings.ContainsAny(format, "cqU") && (v.CanInt() || v.CanUint()):
-		return arg
 	case v.CanInt():
 		return escapedInt(v.Int())
 	case v.CanUint():
@@ -91,7 +87,7 @@ func (e escapedArg) faultOf(text string, verb rune, sharp bool) string {
 	return printing{verb, sharp}.fault(e.arg)
 }
 
-// Numbers that fmt may also take as widths.
+// Numbers that fmt may also take as widths. A verb may print them as characters ('%c').
 type (
 	escapedInt  int64
 	escapedUint uint64

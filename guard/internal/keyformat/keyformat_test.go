@@ -48,6 +48,7 @@ func TestKeyf_EscapesTextThatCouldSpellAnotherKey(t *testing.T) {
 		{"o:%d", []any{orderID(2)}, "o:2"},
 		{"o:%v", []any{[]string{"a:b"}}, "o:[a%3Ab]"},
 		{"100%%:%s", []any{"x"}, "100%:x"},
+		{"100%%!:%s", []any{"x"}, "100%!:x"},
 		{"o:%s", []any{"50%!"}, "o:50%25!"},
 		{"o:%v", []any{codeError(7)}, "o:code%3A7%25"},
 		{"o:%d", []any{codeError(7)}, "o:7"},
@@ -72,6 +73,7 @@ func TestKeyf_ArgumentsThatAreNoKeyPart(t *testing.T) {
 		args   []any
 	}{
 		"empty string":   {"order:%s", []any{""}},
+		"first is empty": {"order:%s:%s", []any{"", "a"}},
 		"empty Stringer": {"order:%s", []any{orderID(0)}},
 		"nil":            {"order:%v", []any{nil}},
 		"nil pointer":    {"order:%v", []any{(*time.Time)(nil)}},
@@ -129,6 +131,7 @@ func TestKeyf_AddressesAreRefused(t *testing.T) {
 		"in a struct":             {"%v", optional{42, &n}},
 		"behind a pointer":        {"%+v", &optional{42, &n}},
 		"in a slice":              {"%v", []*int{nil, &n}},
+		"in an array":             {"%v", [1]*int{&n}},
 		"in an interface":         {"%v", []any{"a", &n}},
 		"key of a map":            {"%v", map[*int]int{&n: 1}},
 		"value of a map":          {"%v", map[string]*int{"a": &n, "b": nil, "c": nil, "d": nil}},
@@ -161,6 +164,7 @@ func TestKeyf_ValuesWithoutAddressesArePrinted(t *testing.T) {
 		"&{42 <nil>}":                         &optional{ID: 42},
 		"formatted":                           formatted{&n},
 		"&[1 2]":                              &[]int{1, 2},
+		"&[1 2 3]":                            &[3]int{1, 2, 3},
 		"&map[a%3A1]":                         &map[string]int{"a": 1},
 		"[1 2]":                               []byte{1, 2},
 		"[]":                                  []*int(nil),

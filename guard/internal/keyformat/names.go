@@ -1,11 +1,9 @@
 package keyformat
 
 import (
-	"maps"
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 )
 
 // MaxNames is how many formats become names. A program has few formats, unless it builds them from
@@ -15,8 +13,8 @@ const MaxNames = 256
 // Names has the names of locks by format. The zero value is empty and ready to use, by many
 // goroutines.
 type Names struct {
-	mu    sync.Mutex
-	names atomic.Pointer[map[string]string] // by format; replaced, never changed
+	mu    sync.Mutex        // protects what follows
+	names map[string]string // by format
 }
 
 // verb is what fmt fills in: flags, width, precision and argument's index, then a letter.
@@ -28,34 +26,18 @@ func (n *Names) Name(format string) string {
 	if !strings.Contains(format, "%") {
 		return ""
 	}
-	if name, known := n.load()[format]; known {
-		return name
-	}
-	return n.add(format)
-}
-
-// add gives a format its name if there is room.
-func (n *Names) add(format string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	names := n.load()
-	if name, known := names[format]; known || len(names) >= MaxNames {
+	name, known := n.names[format]
+	if known || len(n.names) >= MaxNames {
 		return name
 	}
-	names = maps.Clone(names)
-	if names == nil {
-		names = make(map[string]string)
+	if n.names == nil {
+		n.names = make(map[string]string)
 	}
-	names[format] = nameOf(format)
-	n.names.Store(&names)
-	return names[format]
-}
-
-func (n *Names) load() map[string]string {
-	if names := n.names.Load(); names != nil {
-		return *names
-	}
-	return nil
+	name = nameOf(format)
+	n.names[format] = name
+	return name
 }
 
 // nameOf is "" for a format that fills nothing in.
