@@ -222,6 +222,27 @@ type lateTimer struct {
 func (c lateTimer) Deadline() (time.Time, bool) { return c.at, true }
 
 // Pauses double up to a bound, which is low while the server refuses connections, and each is half jitter.
+// A failure is reported at once, also if the caller has a deadline.
+func TestDo_ReportsAFailureAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithTimeout(t.Context(), time.Hour)
+		defer end()
+		begun, reported := time.Now(), time.Hour
+		p := &retry.Policy{Timeout: timeout, AttemptTimeout: attempt, OnFailure: func(context.Context, string, retry.Label, error) {
+			reported = time.Since(begun)
+		}}
+		attempts := 0
+		_, err := retry.Do(ctx, p, retry.Call{For: timeout}, func(context.Context, int) (int, error) {
+			if attempts++; attempts == 1 {
+				return 0, errDown
+			}
+			return 0, nil
+		}, 0)
+		require.NoError(t, err)
+		assert.Zero(t, reported)
+	})
+}
+
 func TestDo_PausesGrowToTheirBound(t *testing.T) {
 	for name, test := range map[string]struct {
 		err     error

@@ -52,9 +52,15 @@ func TestDo_Answers(t *testing.T) {
 		require.Equal(t, fail, err)
 	}
 	answers(t.Context(), open)
+	late, end := context.WithTimeout(t.Context(), time.Hour)
+	defer end()
+	var inner context.Context
+	_, err := task.Do(late, open, func(ctx context.Context) (int, error) { inner = ctx; return 0, nil })
+	require.NoError(t, err)
 	answers(context.Background(), closed)
 	for range 50 { // select chooses at random
 		answers(left, closed)
 	}
 	<-open.Close()
+	require.Error(t, inner.Err(), "its timer is stopped")
 }

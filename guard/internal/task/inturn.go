@@ -12,36 +12,24 @@ import (
 func (b *Group) InTurn(n int, patience time.Duration, do func(i int)) {
 	begun := make([]atomic.Bool, n)
 	var all sync.WaitGroup
-	all.Add(n)
+	all.Add(n + 1)
 	begin := func(i int) {
 		if begun[i].CompareAndSwap(false, true) {
 			defer all.Done()
 			do(i)
 		}
 	}
-	beside := func() {
+	late := time.AfterFunc(patience, func() {
+		defer all.Done()
 		for i := range n {
 			b.Go(func() { begin(i) }) // of a closed group, the caller does it
 		}
-	}
-	stop := func() {}
-	if patience > 0 {
-		all.Add(1)
-		late := time.AfterFunc(patience, func() {
-			defer all.Done()
-			beside()
-		})
-		stop = func() {
-			if late.Stop() {
-				all.Done()
-			}
-		}
-	} else if n > 1 {
-		beside()
-	}
+	})
 	for i := range n {
 		begin(i)
 	}
-	stop()
+	if late.Stop() {
+		all.Done()
+	}
 	all.Wait()
 }

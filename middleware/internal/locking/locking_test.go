@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardtest"
+	"github.com/redlatch/redlatch/internal/guardhook"
 	"github.com/redlatch/redlatch/middleware/internal/locking"
 )
 
@@ -55,6 +57,8 @@ func TestClassify(t *testing.T) {
 		assert.Equal(t, row.kind, got.Kind, "%#v", row.err)
 		assert.Equal(t, row.retry, got.RetryAfter >= time.Second, "%#v", row.err)
 		assert.Equal(t, row.fault, got.Kind.Fault(), "%#v", row.err)
+		busy := []locking.Kind{locking.Busy, locking.WaitTimeout, locking.HeldOver, locking.Full}
+		assert.Equal(t, slices.Contains(busy, row.kind), got.Kind.IsBusy(), "%#v", row.err)
 	}
 }
 
@@ -185,6 +189,39 @@ func TestRunOnce_LossUnderWorkThatFailed(t *testing.T) {
 		} else {
 			assert.NoError(t, err, i)
 		}
+	}
+}
+
+// Work that did not begin leaves no result, and no unknown outcome: not while another key is busy, and not if it says so.
+func TestRunOnce_WorkThatDidNotBegin(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewMemoryGuard(t)
+	l, err := adapter.Lock("once:{key}", nil).And("other").Once(time.Hour, []guard.OnceOption{guard.AtMostOnce()}).Bind(g, 0)
+	require.NoError(t, err)
+	run := func(failure error) (begun, replayed bool, own, err error) {
+		_, replayed, own, err = locking.RunOnce(t.Context(), l, "n", "k", func(context.Context) (int, error) {
+			begun = true
+			return 7, failure
+		})
+		return begun, replayed, own, err
+	}
+	other, err := g.Acquire(t.Context(), guard.Key("other"))
+	require.NoError(t, err)
+	begun, replayed, own, err := run(nil)
+	assert.False(t, begun || replayed)
+	require.NoError(t, own)
+	require.ErrorIs(t, err, guard.ErrBusy)
+	require.NoError(t, other.Release(t.Context()))
+
+	begun, replayed, own, err = run(guardhook.ErrNotBegun)
+	assert.True(t, begun && !replayed)
+	require.ErrorIs(t, own, guardhook.ErrNotBegun)
+	require.NoError(t, err)
+
+	for _, first := range []bool{true, false} {
+		begun, replayed, own, err = run(nil)
+		assert.Equal(t, []bool{first, !first}, []bool{begun, replayed})
+		require.NoError(t, errors.Join(own, err))
 	}
 }
 
@@ -333,6 +370,10 @@ func TestRule_Value(t *testing.T) {
 		})
 		return key, err
 	}
+	base := adapter.Lock("{a}:{b}", nil).Value("a", of("a", nil))
+	assert.Empty(t, base.Value("b", of("b", nil)).Placeholders())
+	assert.Equal(t, []string{"b"}, base.Placeholders(), "the Rule itself does not change")
+
 	key, err := run(of("a:b", nil))
 	require.NoError(t, err)
 	assert.Equal(t, "order:a%3Ab", key)
@@ -392,7 +433,33 @@ func TestOnce_TheTemplateNamesTheCaller(t *testing.T) {
 		assert.NoError(t, once(callers.Lock(template, nil).SharedAnswer()), template)
 	}
 	key := func(string) (string, error) { return "k", nil }
+	assert.NoError(t, once(adapter.Lock("all", nil)), "no placeholder of this adapter names a caller")
 	assert.NoError(t, once(callers.LockFunc(key, nil)), "a function may name whom it likes")
 	assert.NoError(t, once(callers.Lock("{tenant}", nil).Value("tenant", key)))
 	assert.Error(t, once(callers.Lock("all", nil).And("{header:X-Tenant}")), "the first key keeps the answer")
+}
+
+// Routers write a value of the path as :name, which is text in a template.
+func TestRule_Spells(t *testing.T) {
+	t.Parallel()
+	for template, spells := range map[string]bool{
+		"order::id": true, ":id:x": true, "order:id": true, "order:idx": false, "order:{id}": false, "order:id:{id}": false, "order:id:{path:id}": false,
+	} {
+		a := &locking.Adapter[string]{Grammar: locking.Grammar[string]{
+			Kinds: map[string]locking.Bind[string]{"path": adapter.Grammar.Bare}, Bare: adapter.Grammar.Bare,
+		}}
+		assert.Equal(t, spells, a.Lock(template, nil).Spells("id"), template)
+	}
+	assert.False(t, adapter.LockFunc(func(string) (string, error) { return ":id", nil }, nil).Spells("id"))
+}
+
+func TestAdapter_ParseKey(t *testing.T) {
+	t.Parallel()
+	_, err := adapter.ParseKey("order:{")
+	require.EqualError(t, err, `a: key template "order:{": column 7: '{' without '}'`)
+	key, err := adapter.ParseKey("order:{id}")
+	require.NoError(t, err)
+	got, err := key("7")
+	require.NoError(t, err)
+	assert.Equal(t, "order:7", got)
 }

@@ -100,10 +100,8 @@ func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 	case !failed:
 	case !errors.As(err, &lost):
 		err = nil
-	case own != nil:
-		err = errors.Join(lost, own)
 	default:
-		err = lost
+		err = errors.Join(lost, own)
 	}
 	if err == nil {
 		err = others
@@ -114,9 +112,7 @@ func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 func onceOptions(opts []guard.LockOption) []guard.OnceOption {
 	all := make([]guard.OnceOption, len(opts))
 	for i, opt := range opts {
-		if opt != nil {
-			all[i] = opt
-		}
+		all[i] = opt
 	}
 	return all
 }

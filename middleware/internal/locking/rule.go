@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/guard"
@@ -158,7 +157,7 @@ func (r Rule[S]) Bind(g *guard.Guard, wait time.Duration) (*Locker[S], error) {
 		return nil, err
 	}
 	wanted := guardhook.DefaultWait(wait).(guard.LockOption) //nolint:forcetypeassert // it returns nothing else
-	return &Locker[S]{guard: g, rule: r, keys: keys, options: append([]guard.LockOption{nil, wanted}, r.options...)}, r.checkOnce()
+	return &Locker[S]{guard: g, rule: r, keys: keys, options: append([]guard.LockOption{wanted}, r.options...)}, r.checkOnce()
 }
 
 // Locker is a Rule in use. It may be used concurrently.
@@ -166,24 +165,12 @@ type Locker[S any] struct {
 	guard   *guard.Guard // nil for the Guard of the context, or else the default one
 	rule    Rule[S]
 	keys    []func(S) (string, error)
-	options []guard.LockOption // a place for the name, the default wait, and the options of the Rule
-	last    atomic.Pointer[named]
+	options []guard.LockOption // the default wait, and the options of the Rule
 }
 
-type named struct {
-	name    string
-	options []guard.LockOption
-}
-
-// named returns the options with the name of a lock. It caches the last name, as most Lockers have one name.
+// named returns the options with the name of a lock.
 func (l *Locker[S]) named(name string) []guard.LockOption {
-	last := l.last.Load()
-	if last == nil || last.name != name {
-		last = &named{name, slices.Clone(l.options)}
-		last.options[0] = guard.Name(name)
-		l.last.Store(last)
-	}
-	return slices.Clip(last.options)
+	return append([]guard.LockOption{guard.Name(name)}, l.options...)
 }
 
 // Context returns ctx with the Guard in it, so that the work can lock more.

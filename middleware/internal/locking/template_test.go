@@ -36,6 +36,7 @@ func TestParse_PointsAtTheColumn(t *testing.T) {
 		"":                               `column 1: is empty`,
 		"order:{id":                      `column 7: '{' without '}'`,
 		"order:id}":                      `column 9: '}' without '{'`,
+		"}":                              `column 1: '}' without '{'`,
 		"order:{i{d}}":                   `column 9: '{' inside a placeholder`,
 		"order:{}":                       `column 8: placeholder without a name`,
 		"order:{v:}":                     `column 8: placeholder without a name behind "v:"`,
@@ -60,16 +61,17 @@ func TestParse_Keys(t *testing.T) {
 	t.Parallel()
 	src := values{"a": "A", "b": "x:y", "c": "100%", "name.of-it": "ü"}
 	for template, want := range map[string]string{
-		"global":              "global",
-		"{a}":                 "A",
-		"order:{a}":           "order:A",
-		"order:{v:a}:tail":    "order:A:tail",
-		"{a}:{b}":             "A:x%3Ay",
-		"{a}-:-{c}":           "A-:-100%25",
-		"{word}:{name.of-it}": "word:ü",
-		"{a}:{a}":             "A:A",
-		"a b\x00\n:{a}":       "a b\x00\n:A",
-		"\ufffd":              "\ufffd", // which is a character, too
+		"global":                 "global",
+		"{a}":                    "A",
+		"order:{a}":              "order:A",
+		"order:{v:a}:tail":       "order:A:tail",
+		"{a}:{b}":                "A:x%3Ay",
+		"{a}-:-{c}":              "A-:-100%25",
+		"{word}:{name.of-it}":    "word:ü",
+		"{a}:{a}":                "A:A",
+		"a b\x00\n:{a}":          "a b\x00\n:A",
+		strings.Repeat("x", 512): strings.Repeat("x", 512),
+		"\ufffd":                 "\ufffd", // which is a character, too
 	} {
 		parsed, err := Parse(template, testGrammar())
 		require.NoError(t, err, template)
