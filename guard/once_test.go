@@ -337,6 +337,19 @@ func TestOnce_WorkThatDidNotBegin(t *testing.T) {
 	})
 }
 
+func TestOnce_ItsWorkMayLockItsKeyAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		_, _, err := once(g, func(ctx context.Context) (int, error) {
+			return 7, g.WithLock(ctx, k, func(ctx context.Context) error {
+				l, _ := guard.FromContext(ctx)
+				return l.Check(ctx)
+			}, guard.NoWait())
+		})
+		require.NoError(t, err)
+		g.replays(7)
+	})
+}
+
 func TestOnce_BadArguments(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		noRecords := testenv.GuardOnStore(t, struct{ guardstore.Store }{g.s})

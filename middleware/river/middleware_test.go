@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/assert"
@@ -92,20 +94,51 @@ guardriver: row "refund": no job of the given arguments is of this kind`)
 	assert.NoError(t, guardriver.Check([]river.JobArgs{renamedArgs{}}, nil))
 }
 
-// A job that waits for a lock that stays busy can be cancelled.
-func TestLive_WaitingJobIsCancelled(t *testing.T) {
+// A job that waits for a lock that stays busy can be cancelled, and a shutdown puts it back.
+func TestLive_WaitingJobIsCancelledOrPutBack(t *testing.T) {
 	t.Parallel()
-	waiting, q := tasktest.NewWaits(), newQueue(t)
-	g := guardtest.NewMemoryGuard(t, guard.Observe(waiting))
-	t.Cleanup(tasktest.Hold(t, g))
-	<-waiting.Begun
-	client := q.start(t, func(context.Context, *river.Job[orderArgs]) error { panic("ran") },
-		guardriver.Middleware(g, orders(guard.Wait(guard.Forever))))
-	id := q.add(t, `{"order_id":7}`, river.InsertOpts{MaxAttempts: 1}).ID
-	<-waiting.Begun
-	_, err := client.JobCancel(t.Context(), id)
-	require.NoError(t, err)
-	q.reaches(t, id, rivertype.JobStateCancelled)
+	for name, row := range map[string]struct {
+		end   func(context.Context, *river.Client[pgx.Tx], int64) error
+		state rivertype.JobState
+	}{
+		"is cancelled": {func(ctx context.Context, c *river.Client[pgx.Tx], id int64) error {
+			_, err := c.JobCancel(ctx, id)
+			return err
+		}, rivertype.JobStateCancelled},
+		"is put back": {func(ctx context.Context, c *river.Client[pgx.Tx], _ int64) error {
+			return c.StopAndCancel(ctx)
+		}, rivertype.JobStateAvailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			waiting, q := tasktest.NewWaits(), newQueue(t)
+			g := guardtest.NewMemoryGuard(t, guard.Observe(waiting))
+			t.Cleanup(tasktest.Hold(t, g))
+			<-waiting.Begun
+			client := q.start(t, func(context.Context, *river.Job[orderArgs]) error { panic("ran") },
+				guardriver.Middleware(g, orders(guard.Wait(guard.Forever))))
+			id := q.add(t, `{"order_id":7}`, river.InsertOpts{MaxAttempts: 1}).ID
+			<-waiting.Begun
+			require.NoError(t, row.end(t.Context(), client, id))
+			job := q.reaches(t, id, row.state)
+			if row.state == rivertype.JobStateAvailable {
+				assert.Zero(t, job.Attempt)
+				assert.Empty(t, job.Errors)
+			}
+		})
+	}
+}
+
+func TestMiddleware_WaitsASecondByDefault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := guardtest.NewMemoryGuard(t)
+		t.Cleanup(tasktest.Hold(t, g))
+		begun := time.Now()
+		err := guardriver.Middleware(g, orders()).Work(t.Context(), order7(), never)
+		assert.ErrorIs(t, err, &river.JobSnoozeError{})
+		assert.Equal(t, time.Second, time.Since(begun))
+	})
 }
 
 func TestAnnotate_LocksTheJobsOfItsRows(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"slices"
 
 	"github.com/redlatch/redlatch/guard"
 )
@@ -53,8 +52,7 @@ func (a *Answer) WentPast(status int) { a.status, a.sent, a.captures = status, t
 // WriteHeader holds status back, unless it is informational.
 func (a *Answer) WriteHeader(status int) {
 	switch {
-	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols,
-		status < 100, status > 999: // the original panics
+	case status < 200 && status != http.StatusSwitchingProtocols, status > 999: // the original panics below 100, and above 999
 		a.ResponseWriter.WriteHeader(status)
 	case a.captures && a.status != 0: // a second status
 	case a.Written(), // a second status: the original logs it
@@ -94,8 +92,8 @@ func (a *Answer) WriteString(s string) (int, error) {
 // holds reports whether n more bytes are held back. An answer that is too long to keep is sent.
 func (a *Answer) holds(n int) bool {
 	a.captures = a.captures && len(a.body)+n <= maxKeptBody
-	if a.captures && a.status == 0 {
-		a.WriteHeader(http.StatusOK)
+	if a.captures {
+		a.WriteHeader(http.StatusOK) // the first status counts
 	}
 	return a.captures
 }
@@ -154,10 +152,6 @@ func (a *Answer) send() {
 	}
 	a.sent = true
 	h := a.Header()
-	if maps.EqualFunc(h, a.header, slices.Equal) {
-		a.sendHeld()
-		return
-	}
 	later := maps.Clone(h)
 	replace(h, a.header)
 	a.sendHeld()

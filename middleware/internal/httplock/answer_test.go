@@ -180,10 +180,10 @@ func TestKeep_ABodyOfAnotherLengthIsNotWhole(t *testing.T) {
 	for _, row := range []struct {
 		length, method string
 		whole          bool
-	}{{"4", http.MethodPost, true}, {"5", http.MethodPost, false}, {"5", http.MethodHead, true}, {"x", http.MethodPost, true}} {
+	}{{"12", http.MethodPost, true}, {"13", http.MethodPost, false}, {"13", http.MethodHead, true}, {"x", http.MethodPost, true}} {
 		a, _ := newCapture()
 		a.Header().Set("Content-Length", row.length)
-		_, _ = a.WriteString("body")
+		_, _ = a.WriteString("twelve bytes")
 		kept, ok := a.keep(row.method, keptHeaders)
 		assert.True(t, ok)
 		assert.Equal(t, row.whole, kept.whole, "%+v", row)
@@ -203,6 +203,19 @@ func TestKeep_HeadersOfAConnectionAreRefused(t *testing.T) {
 		_, err := tested.Bind(nil, Rule{Locks: Keys.Lock("all", nil), Headers: []string{name}})
 		assert.ErrorContains(t, err, "of Headers is no header that an answer keeps", name)
 	}
+}
+
+// bodiless is the writer of an answer without a body.
+type bodiless struct{ http.ResponseWriter }
+
+func (bodiless) Write([]byte) (int, error) { panic("an answer without a body writes none") }
+
+func TestAnswer_WithoutABodyWritesNone(t *testing.T) {
+	t.Parallel()
+	a := newAnswer(context.Background(), bodiless{newFull()})
+	a.WriteHeader(http.StatusNoContent)
+	require.NoError(t, a.finish(nil))
+	(&Kept{Status: http.StatusNoContent}).Replay(bodiless{newFull()})
 }
 
 // newAnswer is the Answer of a handler that runs under the locks of ctx.
@@ -248,7 +261,7 @@ func TestCapture_TheFirstStatusAndItsHeadersCount(t *testing.T) {
 func TestKept_AnswersAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	for _, k := range []Kept{
-		{Status: 204, Header: http.Header{}},
+		{Status: 204, Header: http.Header{}, body: []byte{}},
 		{Status: 200, Header: http.Header{"Content-Type": nil, "Link": {"<a>", "<b>"}}, body: []byte("<html>")},
 		{Status: 201, Header: http.Header{"Location": {"/a"}, "Content-Disposition": {"a\xff"}}, body: []byte("\r\n\r\n\x00body")},
 	} {
@@ -260,6 +273,9 @@ func TestKept_AnswersAreReadAsTheyWereWritten(t *testing.T) {
 		assert.Equal(t, k.Status, got.Status)
 		assert.Equal(t, k.Header, got.Header)
 		assert.Equal(t, string(k.body), string(got.body))
+		if len(k.body) > 0 {
+			assert.Error(t, keptHeaders.unmarshal(data[:len(data)-1], &got), "a body that is cut off")
+		}
 	}
 }
 

@@ -52,6 +52,9 @@ func TestOnce_AnOwnFingerprint(t *testing.T) {
 	assert.NotNil(t, serve("/pay", "7 EUR, sent at 10:01").kept)
 	assert.ErrorIs(t, serve("/pay", "8 EUR").Err, guard.ErrOtherInput)
 	assert.ErrorIs(t, serve("/refund", "7 EUR").Err, guard.ErrOtherInput)
+	body, err := takeBody(nil, &http.Request{})
+	require.NoError(t, err)
+	assert.Empty(t, body, "a request made by hand")
 	failure = errors.New("no amount")
 	assert.ErrorIs(t, serve("/pay", "7 EUR").Err, failure)
 }

@@ -84,12 +84,17 @@ func TestOutcome_BodyThatCannotBeRead(t *testing.T) {
 		status int
 	}{
 		{gone, &bodyError{large}, locking.Cancelled, 499},
+		{t.Context(), &bodyError{large}, locking.KeyMissing, 413},
+		{t.Context(), &bodyError{cut}, locking.KeyMissing, 400},
 		{t.Context(), errors.Join(lost, &bodyError{cut}), locking.Lost, 500},
+		{t.Context(), errors.Join(lost, &guard.KeyError{Err: statusError(404)}), locking.Lost, 500},
 	} {
 		o := Of(row.ctx, row.err, nil)
 		assert.Equal(t, row.kind, o.Kind, "%v", row.err)
 		assert.Equal(t, row.status, o.Status, "%v", row.err)
+		assert.Equal(t, row.kind != locking.Cancelled, o.Detail != "", "%v", row.err)
 	}
+	assert.NotEmpty(t, inProgress.Detail)
 	require.EqualError(t, &bodyError{cut}, "read the body of the request: cut")
 	require.ErrorIs(t, &bodyError{cut}, cut)
 }

@@ -92,7 +92,7 @@ type Result struct {
 }
 
 // Unfit reports whether Err says that the key template needs what the route of the request does not have.
-func (r *Result) Unfit() bool { return r.Err != nil && r.Outcome.Kind == locking.KeyUnfit }
+func (r *Result) Unfit() bool { return r.Outcome.Kind == locking.KeyUnfit }
 
 // Serve calls next under the locks of r, whose context is one of Route.Context. The lock has that name, unless the Rule
 // has another name. next gets the context of the lease, and must write to a.

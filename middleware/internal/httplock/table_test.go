@@ -29,6 +29,7 @@ func TestTable_RowsOfATable(t *testing.T) {
 		{"POST /:method/:x", "{x}:{path:method}", ""},
 		{"POST /:method/:x", "{method}", "placeholder {method}: the route has a path value of that name: write {path:method}"},
 		{"POST /orders/:id/pay", "order:{order}", "placeholder {order}: the route has no such path value"},
+		{"POST /orders/:id/pay", "order:{path:order}", "placeholder {path:order}: the route has no such path value"},
 		{"POST /files/:id", "{*}", "placeholder {*}: the route has no such path value"},
 		{`POST /a\:b`, "{b}", "placeholder {b}: the route has no such path value"},
 		{"POST /orders/:id/pay", "order:id", `the key has :id as text, one for all requests: the path value is {id}`},

@@ -199,8 +199,13 @@ func TestRunOnce_WorkThatDidNotBegin(t *testing.T) {
 	l, err := adapter.Lock("once:{key}", nil).And("other").Once(time.Hour, []guard.OnceOption{guard.AtMostOnce()}).Bind(g, 0)
 	require.NoError(t, err)
 	run := func(failure error) (begun, replayed bool, own, err error) {
-		_, replayed, own, err = locking.RunOnce(t.Context(), l, "n", "k", func(context.Context) (int, error) {
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		_, replayed, own, err = locking.RunOnce(ctx, l, "n", "k", func(context.Context) (int, error) {
 			begun = true
+			if failure != nil {
+				leave()
+			}
 			return 7, failure
 		})
 		return begun, replayed, own, err
