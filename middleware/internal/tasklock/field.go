@@ -77,7 +77,6 @@ func member(object []byte, name string) (value json.RawMessage, err error) {
 }
 
 func text(value json.RawMessage) (string, error) {
-	value = bytes.TrimSpace(value)
 	switch first := value[0]; {
 	case first == '"':
 		// The decoder would replace bytes that are not UTF-8, and so make different values equal.
@@ -89,7 +88,7 @@ func text(value json.RawMessage) (string, error) {
 		return s, err
 	case first == 't', first == 'f':
 		return string(value), nil
-	case first == '-', '0' <= first && first <= '9':
+	case first <= '9': // a digit, or '-'
 		// "-0" would be a second spelling of 0.
 		if bytes.ContainsAny(value, ".eE") || string(value) == "-0" {
 			return "", errNoFraction

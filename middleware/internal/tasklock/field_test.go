@@ -83,6 +83,7 @@ func TestField_PathsHaveNoEmptyNames(t *testing.T) {
 		_, err := tasklock.New("guardtasks", 0).ParseKey("{" + path + "}")
 		assert.ErrorContains(t, err, `column 2: "`+path+`" is not the path of a field`)
 		assert.Empty(t, tasklock.Field([]byte(payload), path))
+		assert.Empty(t, tasklock.Field([]byte(`"text"`), path))
 	}
 }
 

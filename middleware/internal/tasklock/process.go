@@ -101,5 +101,5 @@ func staysBad(err error) bool {
 		return true
 	}
 	value := locking.ValueErrorIn(err)
-	return value != nil && !value.Unfit && errors.Is(err, guard.ErrKey)
+	return value != nil && !value.Unfit
 }

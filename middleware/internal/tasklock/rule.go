@@ -113,7 +113,7 @@ func (a *Adapter) ParseKey(template string) (KeyFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, t Task) (string, error) { return key(&Work{Task: t, ctx: ctx}) }, nil
+	return func(_ context.Context, t Task) (string, error) { return key(&Work{Task: t}) }, nil
 }
 
 // Must binds the Rule to g. It panics if the Rule has no key, or an option is out of its bounds.

@@ -50,6 +50,7 @@ func TestRule_MisuseIsRefusedAtConstruction(t *testing.T) {
 		"guard: Wait -1ns is negative":               orders(guard.Wait(-1)),
 		"OnBusy 3 is none of Retry, Drop, GiveUp":    orders().OnBusy(3),
 		"OnBusy -1 is none of Retry, Drop, GiveUp":   orders().OnBusy(-1),
+		"guard: Wait -3ns is negative":               orders(guard.Wait(-3)).OnBusy(3),
 		"guard: Wait -2ns is negative":               once(guard.Wait(-2)),
 		"guard: keep 0s is outside 1ms to 8784h0m0s": orders().Once(0),
 	} {
@@ -80,6 +81,32 @@ func TestVerdict_OfKeys(t *testing.T) {
 		assert.ErrorContains(t, err, text)
 		assert.Equal(t, row.want, l.Verdict(err), text)
 	}
+}
+
+// A key function that met a busy lock of its own failed: the task's lock is not the busy one.
+func TestVerdict_OfAKeyFunctionThatWasBusy(t *testing.T) {
+	t.Parallel()
+	l := tasks.Must(nil, tasks.Lock("a", nil).OnBusy(tasklock.Drop))
+	assert.Equal(t, tasklock.Drop, l.Verdict(&guard.BusyError{}))
+	assert.Equal(t, tasklock.Retry, l.Verdict(&guard.KeyError{Err: &guard.BusyError{}}))
+}
+
+func TestProcess_ConditionsSeeTheContextOfTheTask(t *testing.T) {
+	t.Parallel()
+	type tenant struct{}
+	ctx := context.WithValue(t.Context(), tenant{}, "acme")
+	l := tasks.Must(guardtest.NewMemoryGuard(t), tasks.Lock("a", nil).Unlocked(func(ctx context.Context, _ tasklock.Task) bool {
+		return ctx.Value(tenant{}) == "acme"
+	}))
+	assert.NoError(t, l.Process(ctx, order7("pay", `{}`), nil, nil))
+}
+
+func TestProcess_TheErrorOfTheWorkCountsBesideALoss(t *testing.T) {
+	t.Parallel()
+	own := errors.New("own")
+	l := tasks.Must(nil, tasks.Lock("a", nil))
+	lock := func(context.Context, *tasklock.Work) (error, error) { return own, &guard.LostError{} }
+	assert.Same(t, own, l.Process(t.Context(), order7("pay", `{}`), lock, nil))
 }
 
 // The end of a task's context is not a busy lock.
