@@ -2,9 +2,9 @@ package tracing
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -81,45 +81,37 @@ func (l *labels) common() []attribute.KeyValue {
 	return all
 }
 
-// labelCache has the labels of names. It is read without a lock.
+// labelCache has the labels of names.
 type labelCache struct {
-	known atomic.Pointer[map[labelID]*labels]
-	mu    sync.Mutex    // held to replace known
 	begin func(*labels) // called once for each labels
+
+	mu    sync.Mutex // protects what follows
+	known map[labelID]*labels
 }
 
 func (c *labelCache) of(lock guard.Lock) *labels {
-	if l, _ := c.find(lock); l != nil {
-		return l
+	l, isNew := c.find(lock)
+	if isNew { // without mu: a collection of metrics may be waiting in all
+		c.begin(l)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l, id := c.find(lock)
-	if l != nil {
-		return l
-	}
-	next := make(map[labelID]*labels)
-	maps.Copy(next, c.all())
-	l = newLabels(id)
-	next[id] = l
-	c.known.Store(&next)
-	c.begin(l)
 	return l
 }
 
-// find returns the labels of a lock, or nil and the id that they are to have.
-func (c *labelCache) find(lock guard.Lock) (*labels, labelID) {
-	all, id := c.all(), labelID{lock.Name, modeOf(lock.Limit)}
-	if l := all[id]; l != nil || len(all) < mostNames {
-		return l, id
+func (c *labelCache) find(lock guard.Lock) (l *labels, isNew bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := labelID{lock.Name, modeOf(lock.Limit)}
+	if c.known[id] == nil && len(c.known) >= mostNames {
+		id.name = otherName
 	}
-	id.name = otherName
-	return all[id], id
+	if c.known[id] == nil {
+		c.known[id], isNew = newLabels(id), true
+	}
+	return c.known[id], isNew
 }
 
-func (c *labelCache) all() map[labelID]*labels {
-	if known := c.known.Load(); known != nil {
-		return *known
-	}
-	return nil
+func (c *labelCache) all() []*labels {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.known))
 }

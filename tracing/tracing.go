@@ -34,7 +34,7 @@ type observer struct {
 // Errors of making instruments go to otel.Handle, and what could not be
 // made is left out.
 func New(opts ...Option) guard.Observer {
-	o := &observer{config: newConfig(opts)}
+	o := &observer{config: newConfig(opts), labels: labelCache{known: make(map[labelID]*labels)}}
 	o.tracer = o.tracerProvider.Tracer(ScopeName, trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(semconv.SchemaURL))
 	o.metrics = newMetrics(o.meterProvider, &o.labels)
 	o.labels.begin = o.metrics.begin
