@@ -94,7 +94,11 @@ func TestOutcome_BodyThatCannotBeRead(t *testing.T) {
 		assert.Equal(t, row.status, o.Status, "%v", row.err)
 		assert.Equal(t, row.kind != locking.Cancelled, o.Detail != "", "%v", row.err)
 	}
-	assert.NotEmpty(t, inProgress.Detail)
+	for _, p := range []Problem{inProgress, bodyTooLarge, bodyUnreadable} {
+		assert.Equal(t, typeBase+p.Code, p.Type)
+		assert.NotEmpty(t, p.Title)
+		assert.NotEmpty(t, p.Detail, p.Title)
+	}
 	require.EqualError(t, &bodyError{cut}, "read the body of the request: cut")
 	require.ErrorIs(t, &bodyError{cut}, cut)
 }
