@@ -40,6 +40,7 @@ func TestServerClock_HighWater(t *testing.T) {
 		"a slow reply, then set back by less": {replies: replies{{5, 0, 6}, {150, 50, 250}, {900, 1000, 1010}}, want: 150 + 960 + 96},
 		"calls that overlap":                  {replies: replies{{105, 100, 110}, {40, 0, 120}}},
 		"calls that overlap, and it is shown": {replies: replies{{105, 100, 110}, {-6, 0, 120}}, want: 105 + 20 + 2},
+		"calls that overlap, and it is slow":  {replies: replies{{105, 100, 110}, {-5, 0, 120}}},
 		"overtaken by a later reply":          {replies: replies{{105, 100, 110}, {50, 40, 130}, {910, 1000, 1010}}, want: 105 + 910 + 91},
 		"set forward, and back":               {replies: replies{{5, 0, 10}, {5005, 1000, 1010}, {2005, 2000, 2010}}, want: 5005 + 1010 + 101},
 		"set back twice":                      {replies: replies{{5, 0, 10}, {-5000, 1000, 1010}, {-9000, 2000, 2010}}, want: 5 + 1010 + 101},
@@ -71,6 +72,25 @@ func TestServerClock_AboveUntilTheClockHasPassed(t *testing.T) {
 	c.observe(shows(1200), nil, at(1300), at(1310))
 	assert.Zero(t, c.above(at(1311)))
 	assert.Equal(t, high, c.high)
+}
+
+func TestServerClock_BoundsAreExact(t *testing.T) {
+	t.Parallel()
+	r := reading{shows(0), at(1000)}
+	assert.Equal(t, shows(1100)+1, r.most(at(2000)))
+	assert.Equal(t, shows(-900)+1, r.most(at(0)), "before the reading")
+
+	unknown := &serverClock{}
+	unknown.follow(5)
+	assert.Equal(t, uint64(5), unknown.above(at(0)), "without a reply, only the high water is known")
+	assert.Equal(t, uint64(5), unknown.highest(at(0)))
+
+	c := replies{{5, 0, 10}, {5, 3, 12}}.observed() // of two replies with one time, the command that was sent later says more
+	assert.Equal(t, shows(16)+1, c.highest(at(13)))
+	c.follow(shows(5))
+	assert.Equal(t, shows(5), c.above(at(10)), "the next fence must be above the high water")
+	c.follow(shows(5000))
+	assert.Equal(t, shows(5000), c.highest(at(13)))
 }
 
 // A slot of a cluster has another node: its fences are above those of the node before, until its clock has passed them.
