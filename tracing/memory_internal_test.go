@@ -31,6 +31,8 @@ func TestMemory_IsBounded(t *testing.T) {
 	assert.Equal(t, 1, most)
 	assert.Empty(t, o.blockers.byKey)
 	assert.Len(t, o.labels.all(), mostNames+1)
+	assert.Equal(t, "order-0", o.labels.of(guard.Lock{Name: "order-0"}).name)
+	assert.Equal(t, otherName, o.labels.of(guard.Lock{Name: "new"}).name)
 }
 
 func TestMemory_ObstaclesOfManyAtATime(t *testing.T) {
