@@ -65,7 +65,7 @@ func (t *tree) measure(ctx context.Context, tests []string) (runs []testRun, err
 		if err != nil {
 			return nil, err
 		}
-		list := exec.CommandContext(ctx, path, "-test.list", "^(Test|Fuzz)")
+		list := exec.CommandContext(ctx, path, "-test.list", "^(Test|Fuzz|Example)")
 		list.Dir = filepath.Join(t.root, pkg)
 		names, err := list.Output()
 		if err != nil {

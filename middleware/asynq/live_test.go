@@ -138,7 +138,8 @@ func TestLive_OnceGivesTheFirstResultAgain(t *testing.T) {
 				return err
 			}
 		}
-		return nil
+		_, err := guardasynq.ResultWriter(ctx, asynq.NewTask("order:report", nil)).Write([]byte("another task's"))
+		return err
 	})
 	for range 3 {
 		info := l.enqueue(t, task())
@@ -146,4 +147,20 @@ func TestLive_OnceGivesTheFirstResultAgain(t *testing.T) {
 	}
 	assert.EqualValues(t, 1, runs.Load())
 	assert.Empty(t, l.failed)
+}
+
+func TestLive_ResultAfterTheDeadlineIsAnError(t *testing.T) {
+	t.Parallel()
+	g, l := realGuard(t), newLive(t)
+	t.Cleanup(func() { _, _ = g.Forget(context.Background(), guard.Key("order:7")) })
+	results := make(chan error, 1)
+	l.serve(t, asynq.Config{}, guardasynq.Middleware(g, orders().Once(time.Hour)), func(ctx context.Context, task *asynq.Task) error {
+		<-ctx.Done()
+		n, err := guardasynq.ResultWriter(ctx, task).Write([]byte("late"))
+		assert.Zero(t, n)
+		results <- err
+		return err
+	})
+	l.enqueue(t, task(), asynq.Timeout(time.Second), asynq.MaxRetry(0))
+	require.Error(t, <-results)
 }

@@ -42,9 +42,6 @@ func process(ctx context.Context, l *tasklock.Locker, name string, t *asynq.Task
 		}
 		return next.ProcessTask(held, t)
 	}
-	if !l.IsOnce() {
-		return l.Process(ctx, &a.Work, a.run, settle)
-	}
 	left := &result{task: t}
 	a.Result = left.encoding()
 	err := l.Process(context.WithValue(ctx, resultKey{}, left), &a.Work, a.run, settle)

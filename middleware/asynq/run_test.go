@@ -47,6 +47,13 @@ func TestRun_WaitEndsBeforeTheDeadline(t *testing.T) {
 	}
 }
 
+func TestResultWriter_ATaskOfATestHasNone(t *testing.T) {
+	t.Parallel()
+	n, err := guardasynq.ResultWriter(t.Context(), task()).Write([]byte("charged"))
+	assert.NoError(t, err)
+	assert.Equal(t, len("charged"), n)
+}
+
 func TestRun_HandlerHasAllOfTheTimeLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
