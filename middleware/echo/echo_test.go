@@ -190,6 +190,50 @@ func TestConfig_MisuseIsAnErrorOfToMiddleware(t *testing.T) {
 	assert.ErrorContains(t, err, "guardecho: BusyStatus 200 is none of")
 }
 
+// Outer layers see the response as it was sent: without a trace of an answer that a loss kept back.
+func TestMiddleware_OuterLayersSeeWhatWasSent(t *testing.T) {
+	t.Parallel()
+	store := guardtest.NewStore()
+	g, err := guard.NewWithStore(store)
+	require.NoError(t, err)
+	defer g.Close()
+	for name, row := range map[string]struct {
+		outer, handler echo.HandlerFunc
+		committed      bool
+		status         int
+		err            bool
+	}{
+		"answered": {nil, func(c echo.Context) error { return c.NoContent(http.StatusAccepted) }, true, http.StatusAccepted, false},
+		"by an outer layer": {func(c echo.Context) error { return c.NoContent(http.StatusAccepted) },
+			func(echo.Context) error { return nil }, true, http.StatusAccepted, false},
+		"its own error": {nil, func(echo.Context) error { return echo.ErrTeapot }, false, http.StatusOK, true},
+		"nothing":       {nil, func(echo.Context) error { return nil }, false, http.StatusOK, false},
+		"lost before it was sent": {nil, func(c echo.Context) error {
+			err := c.NoContent(http.StatusAccepted)
+			store.Drop("k")
+			lease, _ := guard.FromContext(c.Request().Context())
+			assert.ErrorIs(t, lease.Check(c.Request().Context()), guard.ErrLost)
+			return err
+		}, false, http.StatusOK, true},
+	} {
+		e := echo.New()
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error {
+				if row.outer != nil {
+					assert.NoError(t, row.outer(c))
+				}
+				err := next(c)
+				assert.Equal(t, row.err, err != nil, name)
+				assert.Equal(t, row.committed, c.Response().Committed, name)
+				assert.Equal(t, row.status, c.Response().Status, name)
+				return err
+			}
+		}, guardecho.Middleware(g, guardecho.Lock("k")))
+		e.POST("/", row.handler)
+		call(e, "POST", "/")
+	}
+}
+
 // An *echo.HTTPError below 500 is kept as what the Echo sends for it, and is not handled again.
 func TestOnce_ReturnedHTTPErrorsAreKept(t *testing.T) {
 	t.Parallel()
