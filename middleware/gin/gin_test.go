@@ -104,7 +104,7 @@ func TestMiddleware_PutsRequestAndWriterBack(t *testing.T) {
 			}()
 			c.Next()
 			c.Header("X-Outer", "1") // gin sends a mere status when all are done
-			assert.Equal(t, name == "busy", c.IsAborted() && errors.Is(c.Errors.Last(), guard.ErrBusy), name)
+			assert.Equal(t, name == "busy", c.IsAborted() && len(c.Errors) == 1 && errors.Is(c.Errors[0], guard.ErrBusy), name)
 		})
 		engine.POST("/orders/:id/pay", guardgin.Middleware(g, guardgin.Lock("order:{id}", guard.NoWait())), handler)
 		assert.Equal(t, name != "panic", call(engine, "POST", "/orders/7/pay").Header().Get("X-Outer") == "1", name)
@@ -191,6 +191,16 @@ func TestKey_ParameterKeepsItsFirstSlash(t *testing.T) {
 	engine := newEngine()
 	engine.POST("/users/u-:id", guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("user:{id}")), showKey)
 	assert.Equal(t, "user:/a", ask(engine, "POST /users/u-%2Fa"))
+}
+
+// With RemoveExtraSlash, the router takes several slashes for one: it does not say what the parameter was.
+func TestKey_ParameterOfAPathWithExtraSlashesIsNone(t *testing.T) {
+	t.Parallel()
+	engine := newEngine()
+	engine.RemoveExtraSlash = true
+	engine.POST("/orders/:id/pay", guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("order:{id}")), showKey)
+	assert.Equal(t, "order:7", ask(engine, "POST /orders/7/pay"))
+	assert.Equal(t, "Bad Request", ask(engine, "POST /orders//7/pay"))
 }
 
 // An outer layer that answers errors may answer in another way the next time.
