@@ -91,6 +91,29 @@ func TestOnce_UnreadableRecordIsAnError(t *testing.T) {
 	assert.ErrorContains(t, err, "invalid character '?'")
 }
 
+// A key function's own error is no error that passes: nothing is gained by a wait.
+func TestMiddleware_ErrorOfAKeyFunctionIsReturnedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		key := func(context.Context, guardwatermill.Task) (string, error) { return "", errOwn }
+		start := time.Now()
+		_, err := guardwatermill.Middleware(guardtest.NewMemoryGuard(t), guardwatermill.LockFunc(key))(never)(order7(t))
+		assert.ErrorIs(t, err, errOwn)
+		assert.Zero(t, time.Since(start))
+	})
+}
+
+// A handler may take locks in its code.
+func TestGivenUp_KnowsErrorsThatStay(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{&guard.KeyError{}, &guard.OnceError{Err: guard.ErrOtherInput}} {
+		assert.True(t, guardwatermill.GivenUp(err), err)
+	}
+	for _, err := range []error{nil, errOwn, &guard.BusyError{}, &guard.StoreError{Err: errOwn}} {
+		assert.False(t, guardwatermill.GivenUp(err), err)
+	}
+}
+
 // A subscriber may deliver a message again at once: errors that pass take at least a second.
 func TestMiddleware_ErrorsThatPassTakeASecond(t *testing.T) {
 	t.Parallel()
