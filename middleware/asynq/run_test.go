@@ -47,6 +47,16 @@ func TestRun_WaitEndsBeforeTheDeadline(t *testing.T) {
 	}
 }
 
+// asynq takes a task that is dropped for one that was revoked: neither a failure nor a success.
+func TestRun_DroppedTaskIsRevoked(t *testing.T) {
+	t.Parallel()
+	g := guardtest.NewMemoryGuard(t)
+	defer tasktest.Hold(t, g)()
+	err := process(t.Context(), guardasynq.Middleware(g, orders(guard.NoWait()).OnBusy(guardasynq.Drop)), never)
+	assert.ErrorIs(t, err, asynq.RevokeTask)
+	assert.ErrorIs(t, err, guard.ErrBusy)
+}
+
 func TestResultWriter_ATaskOfATestHasNone(t *testing.T) {
 	t.Parallel()
 	n, err := guardasynq.ResultWriter(t.Context(), task()).Write([]byte("charged"))
