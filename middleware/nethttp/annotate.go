@@ -88,21 +88,16 @@ func muxHas(mux *http.ServeMux, pattern string) bool {
 
 var wildcard = regexp.MustCompile(`\{[^{}]*\}`)
 
-// samples returns requests that a pattern matches, and hardly another pattern. In them, its wildcards stand for
-// themselves: no program has a route of its own for the order "{id}".
+// samples returns requests. If a ServeMux has the pattern, at least one of them is for it. In them, its wildcards stand
+// for themselves: no program has a route of its own for the order "{id}".
 func samples(pattern string) (all []*http.Request) {
 	method, rest := "SAMPLE", pattern // a pattern with a method is another pattern
 	if at := strings.IndexAny(pattern, " \t"); at >= 0 {
 		method, rest = pattern[:at], strings.TrimLeft(pattern[at:], " \t")
 	}
 	host, path, _ := strings.Cut(rest, "/")
-	path, exact := strings.CutSuffix("/"+path, "{$}")
-	tails := []string{""}
-	if begin, many := strings.CutSuffix(path, "...}"); many || !exact && strings.HasSuffix(path, "/") {
-		path = begin[:strings.LastIndexByte(begin, '/')+1]
-		tails = []string{"", "{a}", "{a}/{b}", "{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}"}
-	}
-	for _, tail := range tails {
+	path = strings.TrimSuffix("/"+path, "{$}")
+	for _, tail := range []string{"", "{a}", "{a}/{b}", "{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}"} { // those of a prefix may have patterns of their own
 		u, err := url.Parse(wildcard.ReplaceAllStringFunc(path+tail, url.PathEscape))
 		if err != nil { // "/100%", say
 			u = &url.URL{Path: path + tail}

@@ -114,7 +114,7 @@ func TestAnnotate_MalformedRowsAreRefused(t *testing.T) {
 func TestAnnotate_CheckFindsThePatternsOfAMux(t *testing.T) {
 	t.Parallel()
 	muxes := [][]string{ // of patterns that go together
-		{"/", "/{$}", "/orders/", "/orders/{id}/pay", "/orders/new/pay", "/a%2Fb/{c}", "/deep/{a}/{rest...}", "/ü", "/100%", "example.com/orders/"},
+		{"/", "/{$}", "/orders/", "/orders/{id}/pay", "/orders/new/pay", "/a%2Fb/{c}", "/deep/{a}/{rest...}", "/deep/{a}/{b}", "/ü", "/100%", "example.com/orders/"},
 		{"/orders/{id}/pay", "GET /orders/{id}/pay", "BREW /orders/{id}/pay", "POST example.com/orders/{id}/pay", "POST other.example/orders/{id}/pay"},
 	}
 	for _, patterns := range muxes {
