@@ -133,6 +133,30 @@ func TestWriter_IsThatOfGin(t *testing.T) {
 	assert.Equal(t, "abc", rec.Body.String())
 }
 
+// A status without a body is held back until the handler has returned, and has the headers of its time.
+func TestWriter_AStatusIsHeldBackAndSentOnce(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{http.StatusNoContent, http.StatusSwitchingProtocols} {
+		to := &statuses{ResponseRecorder: httptest.NewRecorder()}
+		engine := gin.New()
+		engine.Use(func(c *gin.Context) {
+			c.Next()
+			assert.Equal(t, []any{code, true}, []any{c.Writer.Status(), c.Writer.Written()})
+		}, guardgin.Middleware(guardtest.NewMemoryGuard(t), guardgin.Lock("k")))
+		engine.POST("/", func(c *gin.Context) {
+			c.Header("X-Early", "1")
+			c.Status(code)
+			c.Writer.WriteHeaderNow()
+			c.Writer.WriteHeaderNow()
+			assert.Equal(t, code == http.StatusSwitchingProtocols, len(to.all) > 0, "a switch of protocols is sent at once")
+			c.Header("X-Late", "1")
+		})
+		engine.ServeHTTP(to, httptest.NewRequest(http.MethodPost, "/", nil))
+		assert.Equal(t, []int{code}, to.all)
+		assert.Equal(t, []string{"1", ""}, []string{to.header.Get("X-Early"), to.header.Get("X-Late")})
+	}
+}
+
 func TestMiddleware_OfTheWholeEngine(t *testing.T) {
 	t.Parallel()
 	engine := gin.New()
@@ -262,13 +286,14 @@ func TestHandleContext_ALossIsLogged(t *testing.T) { //nolint:paralleltest // th
 	assert.Len(t, adaptertest.Logged(t, func() { assert.Equal(t, http.StatusCreated, post(engine, "/pay").Code) }), 1)
 }
 
-// statuses notes each status that is sent.
+// statuses notes each status that is sent, and the headers of the last one.
 type statuses struct {
 	*httptest.ResponseRecorder
-	all []int
+	all    []int
+	header http.Header
 }
 
-func (s *statuses) WriteHeader(status int) { s.all = append(s.all, status) }
+func (s *statuses) WriteHeader(status int) { s.all, s.header = append(s.all, status), s.Header().Clone() }
 
 // Early hints are no answer: the status that follows, or 200, is sent and repeated, and the hints are sent once.
 func TestOnce_AStatusAfterEarlyHintsIsSent(t *testing.T) {
