@@ -293,7 +293,9 @@ type statuses struct {
 	header http.Header
 }
 
-func (s *statuses) WriteHeader(status int) { s.all, s.header = append(s.all, status), s.Header().Clone() }
+func (s *statuses) WriteHeader(status int) {
+	s.all, s.header = append(s.all, status), s.Header().Clone()
+}
 
 // Early hints are no answer: the status that follows, or 200, is sent and repeated, and the hints are sent once.
 func TestOnce_AStatusAfterEarlyHintsIsSent(t *testing.T) {
