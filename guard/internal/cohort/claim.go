@@ -123,18 +123,16 @@ func (cl *claim) run(ctx context.Context) {
 		case <-timer.C:
 		case <-cl.signals.ready:
 			s := cl.signals.take()
-			if s&isFirst != 0 {
-				cl.ahead = min(cl.ahead, 1)
-			}
 			if s&mayHaveMissed != 0 {
 				// Perhaps the server failed that sent them. Its successor may still have a holder and claims
 				// that are finished, and then no claim at the head asks.
 				cl.head = unseen
 			}
 			if s&acquireNow == 0 {
-				wait := cl.pollInterval()
-				if s&mayHaveMissed != 0 {
-					wait = min(wait, rand.N(resubscribedWait))
+				wait := rand.N(resubscribedWait)
+				if s&mayHaveMissed == 0 { // isFirst
+					cl.ahead = 1
+					wait = cl.pollInterval()
 				}
 				due = min(due, clock.Now().Add(wait))
 				timer.Reset(due.Until())
@@ -240,12 +238,7 @@ func (cl *claim) undo(ctx context.Context) {
 
 // left makes the claims for which there was no room while this claim left.
 func (cl *claim) left(ctx context.Context) {
-	cl.cohort.change(ctx, func() {
-		if cl.counted {
-			cl.counted = false
-			cl.cohort.releasing--
-		}
-	})
+	cl.cohort.change(ctx, func() { cl.cohort.countLeft(cl) })
 }
 
 // signal wakes a claim that waits. Signals that were not read yet add up to one.
@@ -257,18 +250,18 @@ const (
 	mayHaveMissed        // messages
 )
 
-// signals holds the signals that were not read yet. A write never blocks, and no signal is lost.
+// signals holds the signals that were not read yet. No signal is lost. Its slot is in use while there are some, so a
+// write never blocks.
 type signals struct {
 	ready  chan struct{} // one slot
 	unread atomic.Uint32
 }
 
 func (s *signals) put(one signal) {
-	s.unread.Or(uint32(one))
-	select {
-	case s.ready <- struct{}{}:
-	default:
+	if s.unread.Or(uint32(one)) == 0 {
+		s.ready <- struct{}{}
 	}
 }
 
+// take returns the signals, after a receive from ready.
 func (s *signals) take() signal { return signal(s.unread.Swap(0)) }

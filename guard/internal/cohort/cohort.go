@@ -311,6 +311,14 @@ func (c *cohort) countLeaving(cl *claim) {
 	}
 }
 
+// countLeft ends what countLeaving began: the claim has left, or is a grant.
+func (c *cohort) countLeft(cl *claim) {
+	if cl.counted {
+		cl.counted = false
+		c.releasing--
+	}
+}
+
 // addClaim makes a caller's own claim one of the cohort's. The caller w waits in the queue from then on; w is nil
 // if no caller does. A claim that no caller wants leaves. It takes Table.mu.
 func (c *cohort) addClaim(ctx context.Context, cl *claim, w *waiter) {

@@ -37,10 +37,8 @@ func (c *cohort) admitFirst(w *waiter, g *grant) result {
 func (c *cohort) admit(ctx context.Context, cl *claim, g *grant) (admitted bool) {
 	c.change(ctx, func() {
 		if admitted = c.queue.Len() > 0; admitted {
-			if c.forget(cl); cl.counted { // a caller came after cancelSurplusClaims had given the claim up
-				cl.counted = false
-				c.releasing--
-			}
+			c.forget(cl)
+			c.countLeft(cl) // a caller came after cancelSurplusClaims had given the claim up
 			c.giveNext(g, g.Fence, false)
 			c.addGrant(g)
 		}
@@ -162,13 +160,11 @@ func (c *cohort) mayHandOver(h *Hold) (next uint64, ok bool) {
 		return h.Fence, true
 	}
 	next = h.Fence + 1
-	return next, !g.FenceAhead && next <= g.Fence+uint64(max(age.Microseconds(), 0))
+	return next, !g.FenceAhead && int64(next-g.Fence) <= age.Microseconds()
 }
 
 // removeGrant ends the use of a grant, which was handed out under a fence at last.
 func (c *cohort) removeGrant(g *grant, fence uint64) {
 	c.grants = slices.DeleteFunc(c.grants, func(one *grant) bool { return one == g })
-	if c.room.grants == 1 {
-		c.floor = max(c.floor, fence)
-	}
+	c.floor = max(c.floor, fence)
 }

@@ -121,17 +121,17 @@ func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err er
 	if !h.transferred {
 		h.to, h.waits = h.cohort.transfer(h, false)
 	}
-	switch {
+	switch t := h.cohort.table; {
 	case h.to != toStore:
-		return h.to == toNext, err
 	case err == nil:
-		return false, h.sendRelease(ctx, p)
+		err = h.sendRelease(ctx, p)
+	default:
+		t.async(ctx, func(ctx context.Context) { _ = h.sendRelease(ctx, Patience{Most: t.Calls.Timeout}) })
+		if unknown, ok := err.(*retry.Error); ok { //nolint:errorlint // it comes bare
+			err = &retry.Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // the caller asked for a release
+		}
 	}
-	h.cohort.table.async(ctx, func(ctx context.Context) { _ = h.sendRelease(ctx, Patience{Most: clock.Forever}) })
-	if unknown, ok := err.(*retry.Error); ok { //nolint:errorlint // it comes bare
-		err = &retry.Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // the caller asked for a release
-	}
-	return false, err
+	return h.to == toNext, err
 }
 
 // sendRelease releases a grant in the store. If callers wait for that, the cohort claims the key for them then.
@@ -209,14 +209,14 @@ func (h *Hold) confirm(ctx context.Context, p Patience) error {
 	if first {
 		t.async(ctx, func(ctx context.Context) {
 			defer close(s.done)
-			s.err = h.Check(ctx, checkOp, Patience{Most: clock.Forever})
+			s.err = h.Check(ctx, checkOp, Patience{Most: t.Calls.Timeout})
 		})
 	}
-	answered := retry.Pause(ctx, s.done, min(p.Most, t.Calls.Timeout))
-	if !answered && ctx.Err() != nil {
-		answered = retry.Pause(context.WithoutCancel(ctx), s.done, p.Grace)
+	retry.Pause(ctx, s.done, min(p.Most, t.Calls.Timeout))
+	if ctx.Err() != nil {
+		retry.Pause(context.WithoutCancel(ctx), s.done, p.Grace)
 	}
-	if !answered && !task.IsClosed(s.done) {
+	if !task.IsClosed(s.done) {
 		return &retry.Error{Op: checkOp, Key: h.Label.Key, Err: retry.ErrNoAnswer}
 	}
 	return s.err

@@ -22,7 +22,7 @@ type notifier struct {
 	missed     atomic.Uint64      // how many messages came that reached no claim, or all
 
 	mu          sync.Mutex
-	interrupted bool              // messages flowed, and do not any more
+	interrupted bool              // the store said that no messages flow
 	claims      map[string]*claim // by owner
 }
 
@@ -76,12 +76,13 @@ func (n *notifier) Notify(m guardstore.Notification) {
 	}
 }
 
-// flow notes whether messages flow. When they flow for the first time, claims ask at once. An interruption may be that
+// flow notes whether messages flow. If they flow at the first try, claims ask at once. An interruption may be that
 // of the store: the claims of all processes ask within resubscribedWait, and all holds are renewed at once, and
 // again when messages flow again.
 func (n *notifier) flow(now bool) {
 	n.mu.Lock()
 	before, interrupted := n.subscribed.Swap(now), n.interrupted
+	n.interrupted = !now
 	if now || before {
 		n.missed.Add(1)
 		missed := acquireNow
@@ -92,10 +93,8 @@ func (n *notifier) flow(now bool) {
 			cl.signals.put(missed)
 		}
 	}
-	n.interrupted = !now && (before || interrupted)
-	renew := interrupted != n.interrupted
 	n.mu.Unlock()
-	if renew {
+	if interrupted == now {
 		n.table.watchdog.RenewAll()
 	}
 }

@@ -44,7 +44,7 @@ type Waited struct {
 func (t *Table) Acquire(ctx context.Context, r *Request, begun clock.Instant, stop <-chan struct{}) (Hold, Waited, error) {
 	w, _ := t.waiters.Get().(*waiter)
 	if w == nil {
-		w = &waiter{results: make(chan result, 1)}
+		w = &waiter{results: make(chan result, 1), timer: time.NewTimer(clock.Forever)}
 	}
 	w.table, w.Request, w.begun, w.stop = t, *r, begun, stop
 	h, err := w.acquire(ctx)
@@ -62,7 +62,7 @@ type waiter struct {
 	begun   clock.Instant
 	stop    <-chan struct{} // in the queue, Dismiss ends the wait
 	results chan result     // one slot
-	timer   *time.Timer     // stopped; nil until a call has to wait
+	timer   *time.Timer     // stopped, except while the call waits
 	waited  Waited
 
 	// Guarded by Table.mu while it is in the queue.
@@ -88,20 +88,21 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 		} else {
 			got = w.wait(ctx, c)
 		}
+		w.waited.Local = got.local
 		if got.err == ErrBusy { //nolint:errorlint // it comes bare
 			w.noteBusy()
 		}
 		if got.err != nil {
 			return Hold{}, got.err
 		}
-		w.waited.Local = got.local
 		if ctx.Err() == nil && got.hold.Err() == nil {
 			return got.hold, nil
 		}
 		// The caller has left, or the grant came too late to be used: that is a busy machine, not a
 		// busy lock.
 		unused := got.hold // in memory of its own, which only this case needs
-		w.table.async(ctx, func(ctx context.Context) { _, _ = unused.Release(ctx, Patience{Most: clock.Forever}) })
+		t := w.table
+		t.async(ctx, func(ctx context.Context) { _, _ = unused.Release(ctx, Patience{Most: t.Calls.Timeout}) })
 	}
 	return Hold{}, ErrEnded
 }
@@ -109,7 +110,7 @@ func (w *waiter) acquire(ctx context.Context) (Hold, error) {
 // noteBusy notes the lock's holder, if it is known.
 func (w *waiter) noteBusy() {
 	if w.seen.Busy {
-		w.waited = Waited{Queued: w.Waits, State: w.seen}
+		w.waited.State = w.seen
 	}
 }
 
@@ -148,11 +149,11 @@ func (w *waiter) ask(ctx context.Context, c *cohort) result {
 		w.seen = stateOf(reply)
 		w.noteBusy()
 		c.setHolder(w.seen)
-		if !w.Waits {
+		if w.Waits {
+			t.notifier.begin()
+		} else {
 			err = ErrBusy
-			break
 		}
-		t.notifier.begin()
 	case reply.Status == guardstore.ClaimRecorded:
 		err = &RecordedError{reply.Record}
 		c.failQueue(err)
@@ -194,11 +195,7 @@ func (w *waiter) wait(ctx context.Context, c *cohort) result {
 	}
 	var timeout <-chan time.Time
 	if until != clock.Never {
-		if w.timer == nil {
-			w.timer = time.NewTimer(until.Until())
-		} else {
-			w.timer.Reset(until.Until())
-		}
+		w.timer.Reset(until.Until())
 		defer w.timer.Stop()
 		timeout = w.timer.C
 	}
