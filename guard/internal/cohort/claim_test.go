@@ -40,7 +40,9 @@ func TestClaim_AMessageHasItAsk(t *testing.T) {
 		s.Notify(guardstore.Notification{Owner: owner, First: true})
 		b.claimed(2)
 		assert.Equal(b, begun, time.Now())
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(800 * time.Millisecond)
+		b.claimed(2)
+		time.Sleep(300 * time.Millisecond)
 		b.claimed(3)
 		b.wakes(0)
 		h := b.has(c)
@@ -124,6 +126,23 @@ func TestClaim_AtTheBackWithoutALiveHead(t *testing.T) {
 			c := b.comes(waiting(time.Hour))
 			time.Sleep(14*time.Second + time.Millisecond)
 			assert.GreaterOrEqual(b, s.Asks(begun), least)
+			b.leaves(c)
+		})
+	}
+}
+
+// A claim at the back relies on the head when it has seen the holder's expiry move by more than the time on the wire may
+// differ. A message changes nothing of that.
+func TestClaim_AtTheBackWithAHolderThatRenews(t *testing.T) {
+	const left = 4 * time.Second
+	for moved, asks := range map[time.Duration]int{50 * time.Millisecond: 1, 50*time.Millisecond + 1: 0} {
+		s := &store{OnAcquire: inTurn(queued(9, left), queued(9, left+moved))}
+		inBubble(t, s, func(b *rig) {
+			c := b.comes(waiting(time.Hour))
+			b.wakes(0)
+			b.claimed(2)
+			time.Sleep(left + 1500*time.Millisecond)
+			b.claimed(2 + asks)
 			b.leaves(c)
 		})
 	}
@@ -287,6 +306,26 @@ func TestClaim_LeavesNothing(t *testing.T) {
 			b.leaves(c)
 			time.Sleep(2 * attempt)
 			assert.True(b, b.released(1)[0].Tombstone)
+		})
+	})
+	t.Run("it is refused, and nothing was sent before", func(t *testing.T) {
+		refused := fails(&guardstore.RefusedError{Err: errUnanswered})
+		inBubble(t, &store{OnAcquire: inTurn(mint, refused)}, func(b *rig) {
+			h, c := b.has(b.comes()), b.comes()
+			h.Abandon(b.Context())
+			require.Error(b, b.fails(c))
+			b.released(0)
+			_ = b.ends(h)
+		})
+	})
+	t.Run("it leaves twice, of which one counts", func(t *testing.T) {
+		finished := slow(attempt/2, says(guardstore.ClaimReply{Status: guardstore.ClaimFinished}))
+		inBubble(t, &store{OnAcquire: inTurn(queued(0, time.Minute), finished, mint)}, func(b *rig) {
+			c := b.comes(one)
+			b.wakes(0)
+			b.waits(c)
+			b.leaves(c)
+			time.Sleep(attempt)
 		})
 	})
 	t.Run("a limit goes with it", func(t *testing.T) {

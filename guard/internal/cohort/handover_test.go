@@ -81,6 +81,7 @@ func TestHandOver_ConditionsOfAHandOver(t *testing.T) {
 					assert.Equal(b, first.Claim.Owner, got.Claim.Owner)
 				} else {
 					assert.Len(b, releases, 1)
+					assert.Equal(b, first.Fence, releases[0].Fence)
 					assert.Greater(b, got.Fence, first.Fence+1)
 					assert.NotEqual(b, first.Claim.Owner, got.Claim.Owner)
 				}
@@ -172,4 +173,18 @@ func TestHandOver_PassOnComesBeforeAnAsynchronousRelease(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The callers that waited in front of it have left: a caller that does not wait waits for the release that is under way.
+func TestHandOver_NoWaitWhileAGrantIsReleased(t *testing.T) {
+	inBubble(t, &store{OnAcquire: mint, OnRelease: releasesIn(attempt / 2)}, func(b *rig) {
+		h, second := b.has(b.comes()), b.comes()
+		time.Sleep(handover)
+		h.PassOn()
+		b.leaves(second)
+		third := b.comes(atOnce)
+		b.waits(third)
+		_ = b.ends(h)
+		_ = b.ends(b.has(third))
+	})
 }

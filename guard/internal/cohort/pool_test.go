@@ -65,6 +65,50 @@ func TestPool_NoWaitWhileAClaimLeaves(t *testing.T) {
 	})
 }
 
+// Both permits may be taken by claims whose answers this process did not wait for: a caller that comes before their releases
+// were answered waits for that.
+func TestPool_NoClaimBeforeClaimsInDoubtHaveLeft(t *testing.T) {
+	inBubble(t, &store{OnAcquire: inTurn(unanswered, unanswered, mint), OnRelease: releasesIn(attempt / 2)}, func(b *rig) {
+		for _, c := range []*caller{b.comes(one), b.comes(one)} {
+			b.leaves(c)
+		}
+		third := b.comes(one, atOnce)
+		b.claimed(2)
+		<-third.done
+		_ = b.ends(b.has(third))
+	})
+}
+
+// All permits were this process's a moment ago. A caller that does not wait asks, although others are in front.
+func TestPool_NoWaitAfterReleases(t *testing.T) {
+	inBubble(t, &store{OnAcquire: inTurn(mint, mint, slow(attempt/2, mint), mint)}, func(b *rig) {
+		first, second, third := b.has(b.comes(one)), b.has(b.comes(one)), b.comes(one)
+		time.Sleep(handover)
+		_ = b.ends(first)
+		_ = b.ends(second)
+		last := b.comes(one, atOnce)
+		<-last.done
+		_ = b.ends(b.has(last))
+		_ = b.ends(b.has(third))
+	})
+}
+
+// The fence of a claim is above those of all grants that ended here.
+func TestPool_FencesRise(t *testing.T) {
+	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
+		first, second := b.has(b.comes(one)), b.has(b.comes(one))
+		third, last := b.comes(one), b.comes(one)
+		time.Sleep(handover)
+		_ = b.ends(second)
+		_ = b.ends(first)
+		for _, claim := range b.claimed(4)[2:] {
+			assert.Equal(b, second.Fence, claim.FenceAbove)
+		}
+		_ = b.ends(b.has(third))
+		_ = b.ends(b.has(last))
+	})
+}
+
 // A process has no more claims, sent and not answered, than there may be grants, with those that it has.
 func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
 	inBubble(t, &store{OnAcquire: inTurn(mint, slow(attempt/2, mint), mint)}, func(b *rig) {
@@ -75,6 +119,7 @@ func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
 		b.claimed(2)
 		_ = b.ends(b.has(second))
 		_ = b.ends(b.has(third))
+		assert.True(b, third.waited.Queued, "also where the key is not known to be busy")
 		_ = b.ends(b.has(first))
 	})
 }
@@ -108,6 +153,26 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The grant of a claim that was given up serves a caller that has a claim of its own by now. That claim leaves.
+func TestPool_AGrantThatComesBeforeTheCallersOwn(t *testing.T) {
+	of3 := func(r *cohort.Request) { r.Claim.Limit = 3 }
+	waits := queued(0, time.Minute)
+	inBubble(t, &store{OnAcquire: inTurn(mint, waits, slow(attempt/2, mint), waits)}, func(b *rig) {
+		other, left := b.has(b.comes(of3)), b.comes(of3)
+		b.wakes(1)
+		b.waits(left)
+		b.leaves(left)
+		next := b.comes(of3)
+		<-next.done
+		claims := b.claimed(4)
+		h := b.has(next)
+		assert.Equal(b, claims[1].Owner, h.Claim.Owner)
+		assert.Equal(b, claims[3].Owner, b.released(1)[0].Owner)
+		_ = b.ends(h)
+		_ = b.ends(other)
+	})
 }
 
 // Between the end of a reader's work and the release, its grant is revoked, or the window ends. Readers that wait by

@@ -162,6 +162,45 @@ func TestQueue_AFailedCommandRenewsHolds(t *testing.T) {
 	})
 }
 
+// Each command that fails is reported with the name of its lock, also those that no caller waits for.
+func TestQueue_FailuresNameTheLock(t *testing.T) {
+	named := retry.Label{Name: "name", Key: "k"}
+	failed := make(chan string, 10)
+	fail := fails(errUnanswered)
+	s := &store{OnAcquire: inTurn(fail, queued(0, time.Minute), fail, mint)}
+	s.OnRenew = func(_ context.Context, n int) guardstore.RenewReply {
+		return guardstore.RenewReply{Held: true, Err: []error{errUnanswered, nil}[min(n, 2)-1]}
+	}
+	s.OnRelease = func(_ context.Context, n int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, []error{errUnanswered, errUnanswered, nil}[min(n, 3)-1]
+	}
+	inBubble(t, s, func(b *rig) {
+		name := func(r *cohort.Request) { r.Label = named }
+		c := b.comes(name)
+		time.Sleep(attempt / 2)
+		b.wakes(0)
+		time.Sleep(attempt / 2)
+		h := b.has(c)
+		require.NoError(b, h.Check(b.Context(), "check", cohort.Patience{Most: timeout}))
+		s.OnAcquire = queued(0, time.Minute)
+		other := b.comes(name)
+		h.Abandon(b.Context())
+		b.leaves(other)
+		_ = b.ends(h)
+		time.Sleep(attempt)
+		ops := []string{"acquire", "acquire", "check", "release", "release"}
+		require.Len(b, failed, len(ops))
+		for _, op := range ops {
+			assert.Equal(b, op, <-failed)
+		}
+	}, func(c *cohort.Config) {
+		c.Calls.OnFailure = func(_ context.Context, op string, label retry.Label, _ error) {
+			assert.Equal(t, named, label, op)
+			failed <- op
+		}
+	})
+}
+
 // That messages do not flow is reported once: claims ask more often then, each second, and no more.
 func TestQueue_AnInterruptionIsReportedOnce(t *testing.T) {
 	s := &store{OnAcquire: queued(9, time.Hour)}
@@ -398,6 +437,27 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A caller that does not wait gets no answer in the time of a call: it leaves, while the first caller's claim is
+// under way for longer.
+func TestQueue_ANoWaitCallerWithoutAnAnswer(t *testing.T) {
+	inBubble(t, &store{OnAcquire: unanswered}, func(b *rig) {
+		first, begun := b.comes(), time.Now()
+		_, _, err := b.table.Acquire(b.Context(), want(atOnce), clock.Now().Add(-timeout/2), nil)
+		assert.Equal(b, &retry.Error{Op: "acquire", Key: "k", Err: retry.ErrNoAnswer}, err)
+		assert.Equal(b, timeout/2, time.Since(begun))
+		b.leaves(first)
+	})
+}
+
+// A caller that does not wait opens no subscription.
+func TestQueue_ANoWaitCallerNeedsNoSubscription(t *testing.T) {
+	s := &store{OnAcquire: queued(0, time.Minute)}
+	unsubscribed(t, s, func(b *rig) {
+		require.ErrorIs(b, b.fails(b.comes(atOnce)), cohort.ErrBusy)
+		assert.Nil(b, s.Listener)
+	})
 }
 
 // A caller that has to stop gets that error, not that the lock is busy, or the store silent.

@@ -183,6 +183,28 @@ func TestShared_DepthIsOne(t *testing.T) {
 	})
 }
 
+// A release says what the store has to know of a grant. Where no work ran, it removes the record's beginning.
+func TestHold_Release(t *testing.T) {
+	once := guardstore.Once{Keep: time.Hour}
+	for _, used := range []bool{true, false} {
+		inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
+			h, holder := b.has(b.comes(one, withRecord)), new(noHolder)
+			h.Watch(holder, 0, time.Minute)
+			h.Outcome = &guardstore.Outcome{Once: once}
+			want := guardstore.Release{
+				Key: "k", Owner: h.Claim.Owner, Fence: firstMint, TTL: ttl, Limit: 2, MinHold: time.Minute, Record: h.Outcome,
+			}
+			if !used {
+				h.Unused()
+				want.MinHold, want.Record = 0, &guardstore.Outcome{Once: guardstore.Once{Keep: time.Hour, AtMostOnce: true}}
+			}
+			_ = h.Drop(holder)
+			_ = b.ends(h)
+			assert.Equal(b, want, b.released(1)[0])
+		})
+	}
+}
+
 // No check moves the expiry, and its answer is the call's.
 func TestHold_Check(t *testing.T) {
 	for want, reply := range map[error]guardstore.RenewReply{nil: {Held: true}, watchdog.ErrNotHeld: {}, watchdog.ErrRevoked: {Revoked: true}} {
