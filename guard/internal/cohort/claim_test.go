@@ -56,6 +56,24 @@ func TestClaim_AMessageHasItAsk(t *testing.T) {
 	})
 }
 
+// Messages that come while a claim asks have it ask once more.
+func TestClaim_MessagesWhileItAsks(t *testing.T) {
+	waits := queued(0, time.Minute)
+	inBubble(t, &store{OnAcquire: inTurn(waits, slow(attempt/2, waits), mint)}, func(b *rig) {
+		c := b.comes()
+		begun := time.Now()
+		b.wakes(0)
+		b.claimed(2)
+		b.wakes(0)
+		b.wakes(0)
+		assert.Equal(b, begun, time.Now(), "no message waits for a claim")
+		<-c.done
+		assert.Equal(b, attempt/2, time.Since(begun))
+		b.claimed(3)
+		_ = b.ends(b.has(c))
+	})
+}
+
 // How often a claim asks by itself, in a minute without a message.
 func TestClaim_HowOftenAClaimAsks(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -320,12 +338,18 @@ func TestClaim_LeavesNothing(t *testing.T) {
 	})
 	t.Run("it leaves twice, of which one counts", func(t *testing.T) {
 		finished := slow(attempt/2, says(guardstore.ClaimReply{Status: guardstore.ClaimFinished}))
-		inBubble(t, &store{OnAcquire: inTurn(queued(0, time.Minute), finished, mint)}, func(b *rig) {
-			c := b.comes(one)
-			b.wakes(0)
+		inBubble(t, &store{OnAcquire: inTurn(mint, queued(0, time.Minute), finished, queued(0, time.Minute))}, func(b *rig) {
+			other, c := b.has(b.comes(one)), b.comes(one)
+			b.wakes(1)
 			b.waits(c)
 			b.leaves(c)
 			time.Sleep(attempt)
+			claims, _ := b.Sent()
+			next, last := b.comes(one), b.comes(one)
+			b.claimed(len(claims) + 1) // there is room for one
+			b.leaves(next)
+			b.leaves(last)
+			_ = b.ends(other)
 		})
 	})
 	t.Run("a limit goes with it", func(t *testing.T) {

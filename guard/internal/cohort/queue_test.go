@@ -68,6 +68,11 @@ func noWaitForAnotherProcess(t *testing.T, s *store, kind func(*cohort.Request))
 		b.waits(waits)
 		b.waits(stays)
 		b.leaves(waits)
+		b.waits(stays)
+		c = b.comes(kind, atOnce)
+		require.ErrorIs(b, b.fails(c), cohort.ErrBusy)
+		assert.Equal(b, "other", c.waited.Holder)
+		assert.Equal(b, 1, s.Asks(begun), "its answer counts after a caller left, too")
 		time.Sleep(200 * time.Millisecond)
 		begun = time.Now()
 		require.ErrorIs(b, b.fails(b.comes(kind, atOnce)), cohort.ErrBusy)
@@ -435,6 +440,33 @@ func TestQueue_AWaitThatEnds(t *testing.T) {
 				test.check(b, c)
 				b.left(patient)
 			})
+		})
+	}
+}
+
+// The wait ends while this process gives the key back: the caller waits for the time of a call for an answer.
+func TestQueue_AWaitThatEndsWhileAGrantIsReleased(t *testing.T) {
+	inBubble(t, &store{OnAcquire: inTurn(mint, unanswered), OnRelease: releasesIn(attempt * 3 / 4)}, func(b *rig) {
+		h, next := b.has(b.comes()), b.comes(waiting(handover+attempt/2))
+		time.Sleep(handover)
+		begun := time.Now()
+		go func() { _, _ = h.Release(b.Context(), cohort.Patience{Most: timeout}) }()
+		require.Equal(b, &retry.Error{Op: "acquire", Key: "k", Err: retry.ErrNoAnswer}, b.fails(next))
+		assert.Equal(b, attempt/2+timeout, time.Since(begun))
+		time.Sleep(attempt)
+	})
+}
+
+// A store's error counts, whatever its reply says.
+func TestQueue_AReplyWithAnErrorIsNone(t *testing.T) {
+	refused := func(context.Context, int, guardstore.Claim) (guardstore.ClaimReply, error) {
+		r, _ := held(firstMint)
+		return r, &guardstore.RefusedError{Err: errUnanswered}
+	}
+	for _, answers := range [][]answer{{refused}, {queued(0, 0), refused}} {
+		inBubble(t, &store{OnAcquire: inTurn(answers...)}, func(b *rig) {
+			var failure *retry.Error
+			require.ErrorAs(b, b.fails(b.comes()), &failure)
 		})
 	}
 }

@@ -118,7 +118,7 @@ func (w *waiter) noteBusy() {
 func (w *waiter) ask(ctx context.Context, c *cohort) result {
 	t, request := w.table, w.Claim
 	request.Owner, request.Queue = t.NewOwner(request.Limit), w.Waits
-	request.Unsubscribed = w.Waits && !t.notifier.subscribed.Load() // a free key needs no messages
+	request.Unsubscribed = !t.notifier.subscribed.Load() // a free key needs no messages
 	missed, answered := t.notifier.missed.Load(), false
 	defer func() {
 		if !answered { // an observer of failures panicked: there may be callers in the queue by now
@@ -215,11 +215,10 @@ func (w *waiter) wait(ctx context.Context, c *cohort) result {
 	}
 }
 
-// leave takes a caller that waits no more out of the queue. A grant that it was given meanwhile is its
+// leave takes a caller that waits no more out of the queue. What it was given meanwhile is its
 // result. asked says that it asked the store, and got no answer in time.
 func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
-	got, given := c.leave(w)
-	if given && got.err == nil {
+	if got, given := c.leave(w); given {
 		return got
 	}
 	w.noteBusy()
@@ -228,8 +227,6 @@ func (w *waiter) leave(ctx context.Context, c *cohort, asked bool) result {
 		return result{err: ErrEnded}
 	case task.IsClosed(w.stop):
 		return result{err: ErrClosed}
-	case given:
-		return got
 	case asked, !w.waited.Busy:
 		// The lock is not known to be busy: the claim for this call is unanswered.
 		return result{err: &retry.Error{Op: acquireOp, Key: w.Label.Key, Err: retry.ErrNoAnswer}}
