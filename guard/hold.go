@@ -127,12 +127,9 @@ func (h *hold) sendDepth(ctx context.Context, op string, p cohort.Patience) erro
 
 // callerError returns the caller's error for the result of a command about the hold.
 func (h *hold) callerError(ctx context.Context, err error) error {
-	if err == nil {
-		return h.err()
-	}
 	var failure *retry.Error
 	switch {
-	case !errors.As(err, &failure):
+	case !errors.As(err, &failure): // there was an answer
 		return h.err()
 	case ctx.Err() != nil:
 		return ended(ctx)

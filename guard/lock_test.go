@@ -359,6 +359,15 @@ func TestAsyncRelease_DoesNotWait(t *testing.T) {
 	}
 }
 
+// The next call of the process waits for the release, and does not find the key busy.
+func TestAsyncRelease_IsWaitedForByTheNextCall(t *testing.T) {
+	slowReleases(t, func(t *testing.T, g *env) {
+		for range 3 {
+			require.NoError(t, g.lock(guard.NoWait()))
+		}
+	})
+}
+
 // A nested call, and one of several readers, pass nothing on: a caller that does not wait finds the key busy at once.
 func TestAsyncRelease_ThatLeavesAHold(t *testing.T) {
 	slowReleases(t, func(t *testing.T, g *env) {

@@ -87,6 +87,16 @@ func (c *cents) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &
 func (custom) MarshalJSON() ([]byte, error)  { return []byte("1"), nil }
 func (c *custom) UnmarshalJSON([]byte) error { c.self = c; return nil }
 
+// listed is a map whose JSON is a list.
+type listed map[int]int
+
+func (listed) MarshalJSON() ([]byte, error) { return []byte("[1]"), nil }
+
+// equalsInt has an Equal that is not for values of its own type.
+type equalsInt struct{ N int }
+
+func (c equalsInt) Equal(n int) bool { return c.N == n }
+
 // later runs a first and a later call of Once with one value.
 func later[T any](t *testing.T, v T) (kept T, why error) {
 	t.Helper()
@@ -130,6 +140,7 @@ func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	notKept(t, "JSON does not give it back: json.RawMessage differs", json.RawMessage(`{"a": 1}`))
 	notKept(t, "decode it: json: cannot unmarshal number 0.5 into Go value of type int", cents{5, -1})
 	notKept(t, "JSON does not give it back: guard_test.custom.self differs", custom{})
+	notKept[any](t, "JSON does not give it back: guard_test.listed differs", listed{1: 2})
 	_, why := later(t, *cycle)
 	require.ErrorContains(t, why, "JSON does not give it back: guard_test.custom.self.self")
 }
@@ -147,6 +158,7 @@ func TestOnce_ResultThatJSONGivesBackIsKept(t *testing.T) {
 	keeps(later[error](t, nil))
 	keeps(later(t, tagged{List: []int{}, Map: map[string]int{}, At: time.Now(), Next: &tagged{At: time.Now().UTC()}}))
 	keeps(later(t, cents{50, 1}))
+	keeps(later(t, equalsInt{7}))
 	keeps(later(t, struct{ Price float32 }{0.1}))
 	kept, why := later[any](t, map[string]any{
 		"int": 42, "uint": uint8(7), "float": float32(0.1), "list": []string{"a"}, "none": []int(nil), "map": map[key]int{"k": 1}, "nil": (*int)(nil), "yes": true,

@@ -32,12 +32,6 @@ func (g *Guard) serverOf(ctx context.Context, key string) string {
 
 // outage returns the error of a call with FailOpen that need not be sent, or nil.
 func (g *Guard) outage(ctx context.Context, key string) error {
-	g.outages.mu.Lock()
-	known := len(g.outages.byServer) > 0
-	g.outages.mu.Unlock()
-	if !known {
-		return nil
-	}
 	server := g.serverOf(ctx, key)
 	g.outages.mu.Lock()
 	defer g.outages.mu.Unlock()
