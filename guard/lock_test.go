@@ -323,6 +323,44 @@ func TestMetadata_TheLaterMetadataCounts(t *testing.T) {
 
 const slowRelease = 100 * time.Millisecond
 
+func TestHandover_IsAnEvent(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		first := g.take()
+		second := begin(func() error { return g.lock() })
+		time.Sleep(time.Millisecond)
+		g.free(first)
+		require.NoError(t, <-second)
+		assert.Len(t, g.r.Events(guard.EventHandover), 1)
+	})
+}
+
+// onSecond is an Observer that does something when a lock is re-entered.
+type onSecond struct {
+	guard.NopObserver
+	do func(ctx context.Context)
+}
+
+func (o onSecond) HoldStart(ctx context.Context, _ guard.Lock, h guard.Hold) context.Context {
+	if h.Depth == 2 {
+		o.do(ctx)
+	}
+	return ctx
+}
+
+// The store has counted the call in, and the hold is lost before its work begins.
+func TestReentry_ALossMeanwhileKeepsTheWorkFromRunning(t *testing.T) {
+	var lose func(ctx context.Context)
+	bubble(t, func(t *testing.T, g *env) {
+		outer := g.take()
+		lose = func(ctx context.Context) {
+			g.s.Drop("k")
+			assert.ErrorIs(t, outer.Check(ctx), guard.ErrLost)
+		}
+		require.ErrorIs(t, g.WithLock(outer.Context(), k, never(t)), guard.ErrLost)
+		require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+	}, guard.Observe(onSecond{do: func(ctx context.Context) { lose(ctx) }}))
+}
+
 // slowReleases runs a test on a Guard whose releases take a while to arrive.
 func slowReleases(t *testing.T, test func(t *testing.T, g *env)) {
 	t.Helper()

@@ -92,6 +92,16 @@ type listed map[int]int
 
 func (listed) MarshalJSON() ([]byte, error) { return []byte("[1]"), nil }
 
+// nulled is a list whose JSON is null.
+type nulled []int
+
+func (nulled) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
+
+// equalsNothing has an Equal that returns nothing.
+type equalsNothing struct{ N int }
+
+func (equalsNothing) Equal(equalsNothing) {}
+
 // equalsInt has an Equal that is not for values of its own type.
 type equalsInt struct{ N int }
 
@@ -140,7 +150,9 @@ func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	notKept(t, "JSON does not give it back: json.RawMessage differs", json.RawMessage(`{"a": 1}`))
 	notKept(t, "decode it: json: cannot unmarshal number 0.5 into Go value of type int", cents{5, -1})
 	notKept(t, "JSON does not give it back: guard_test.custom.self differs", custom{})
+	notKept(t, "JSON does not give it back: map[string]*int[…] differs", map[string]*int{"a\xffb": nil})
 	notKept[any](t, "JSON does not give it back: guard_test.listed differs", listed{1: 2})
+	notKept[any](t, "JSON does not give it back: guard_test.nulled differs", nulled{1})
 	_, why := later(t, *cycle)
 	require.ErrorContains(t, why, "JSON does not give it back: guard_test.custom.self.self")
 }
@@ -159,6 +171,7 @@ func TestOnce_ResultThatJSONGivesBackIsKept(t *testing.T) {
 	keeps(later(t, tagged{List: []int{}, Map: map[string]int{}, At: time.Now(), Next: &tagged{At: time.Now().UTC()}}))
 	keeps(later(t, cents{50, 1}))
 	keeps(later(t, equalsInt{7}))
+	keeps(later(t, equalsNothing{7}))
 	keeps(later(t, struct{ Price float32 }{0.1}))
 	kept, why := later[any](t, map[string]any{
 		"int": 42, "uint": uint8(7), "float": float32(0.1), "list": []string{"a"}, "none": []int(nil), "map": map[key]int{"k": 1}, "nil": (*int)(nil), "yes": true,

@@ -107,7 +107,14 @@ func TestForget_ThatFails(t *testing.T) {
 		defer cancel()
 		is(t, fails(ctx, k, context.DeadlineExceeded), context.DeadlineExceeded, guard.ErrStore)
 		g.s.Fail(nil)
-		require.NoError(t, g.Shutdown(t.Context()), "nothing is on its way")
+		g.runs(1)
+		g.s.trouble(only("forget", func(context.Context) error { return errDown }), nil)
+		_ = fails(t.Context(), k, guard.ErrStore)
+		g.s.trouble(nil, nil)
+		g.s.Fail(errDown)
+		ended := begin(func() error { _, err := g.Forget(t.Context(), k); return err })
+		require.NoError(t, g.Close())
+		require.ErrorIs(t, <-ended, guard.ErrClosed)
 		_ = fails(t.Context(), k, guard.ErrClosed)
 	})
 }
@@ -126,7 +133,8 @@ func TestOnce_RefusalsAreEvents(t *testing.T) {
 		refused := func(kind guard.EventKind, why error, opts ...guard.OnceOption) {
 			want = append(want, guard.Event{Kind: kind, Op: "acquire", Err: g.refusal(why, opts...)})
 		}
-		refused(guard.EventOtherInput, guard.ErrOtherInput, guard.Fingerprint([]byte("b")))
+		refused(guard.EventOtherInput, guard.ErrOtherInput, guard.Fingerprint([]byte("b")), guard.Name("pay"))
+		assert.Equal(t, "pay", as[*guard.OnceError](t, want[1].Err).Name)
 		forget()
 		other.runs(10, guard.MaxResult(1))
 		refused(guard.EventNotKept, guard.ErrNotKept)
