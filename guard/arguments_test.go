@@ -124,8 +124,8 @@ func TestOptions_OfAGuard(t *testing.T) {
 	}
 }
 
-// Stores count milliseconds: a Guard believes of a ttl what the store does.
-func TestOptions_TTLAndKeepAreCutToWholeMilliseconds(t *testing.T) {
+// Stores count milliseconds: a Guard believes of a duration what the store does.
+func TestOptions_DurationsAreCutToWholeMilliseconds(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		const rest = 900 * time.Microsecond
 		_, _, err := guard.Once(t.Context(), g.Guard, k, 3*time.Millisecond+rest, gives(1), guard.TTL(100*time.Millisecond+rest))
@@ -133,6 +133,8 @@ func TestOptions_TTLAndKeepAreCutToWholeMilliseconds(t *testing.T) {
 		claim, _ := g.s.last("k")
 		assert.Equal(t, 100*time.Millisecond, claim.TTL)
 		assert.Equal(t, 3*time.Millisecond, claim.Once.Keep)
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("held"), nothing, guard.MinHold(time.Millisecond+rest)))
+		assert.Equal(t, time.Millisecond, g.s.released("held").MinHold)
 	})
 }
 
@@ -260,6 +262,9 @@ func TestKey_InvalidKeysRunNothing(t *testing.T) {
 		require.EqualError(t, err, "guard: invalid lock key: "+row.text, "an error text never names the key")
 		assert.Equal(t, row.of, as[*guard.KeyError](t, err).Key)
 	}
+	for _, key := range []guard.KeyFunc{guard.Key(long[1:]), guard.Stripe(1, k), guard.Stripe(65536, k)} {
+		require.NoError(t, g.WithLock(t.Context(), key, nothing))
+	}
 }
 
 // A Guard that is used on the other side of a bubble's wall would hang.
@@ -306,7 +311,8 @@ type announced struct {
 }
 
 func (a announced) Announce(ctx context.Context, instance, name string, life time.Duration) error {
-	a.said <- fmt.Sprint(instance, " ", name, " ", life)
+	deadline, _ := ctx.Deadline()
+	a.said <- fmt.Sprint(instance, " ", name, " ", life, " ", time.Until(deadline))
 	return untilDone(ctx)
 }
 
@@ -327,7 +333,7 @@ func TestInstance_IsAnnouncedFromTheFirstLockOn(t *testing.T) {
 			assert.Len(t, a.said, times)
 			instance, _, _ := strings.Cut(testenv.Owner(l), "-")
 			for range times {
-				assert.Equal(t, instance+" web-1 1m0s", <-a.said)
+				assert.Equal(t, instance+" web-1 1m0s 1s", <-a.said)
 			}
 		})
 	}

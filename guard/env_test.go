@@ -216,12 +216,15 @@ func (s *store) last(key string) (guardstore.Claim, uint64) {
 	return s.claims[key], s.fences[key]
 }
 
-// outcome is what the last release of a key wrote.
-func (s *store) outcome(key string) guardstore.Outcome {
+// released is the last release of a key.
+func (s *store) released(key string) guardstore.Release {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return *s.releases[key].Record
+	return s.releases[key]
 }
+
+// outcome is what the last release of a key wrote.
+func (s *store) outcome(key string) guardstore.Outcome { return *s.released(key).Record }
 
 func (s *store) call(ctx context.Context, op, key string, do func()) error {
 	s.mu.Lock()

@@ -345,7 +345,7 @@ func logValue(err interface {
 func (g *Guard) orLoss(ctx context.Context, err error) error {
 	lost, ok := context.Cause(ctx).(*LostError) //nolint:errorlint // a lease's own
 	switch {
-	case err == nil, !ok:
+	case !ok:
 		return err
 	case errors.Is(lost, ErrClosed) && task.IsClosed(g.inside.Closed()):
 		return ErrClosed

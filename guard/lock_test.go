@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
@@ -205,7 +206,21 @@ func TestReentry_TheKeyOfAnotherGuardIsRefused(t *testing.T) {
 			}
 			require.NoError(t, guardtest.NewMemoryGuard(t).WithLock(outer.Context(), k, nothing), "another store")
 			g.free(outer)
+			require.NoError(t, other.WithLock(context.WithoutCancel(outer.Context()), k, nothing, c.inner), "the lease was released")
 		}
+	})
+}
+
+// byValue is a store that is no pointer, and cannot be compared.
+type byValue struct {
+	guardstore.Store
+	_ func()
+}
+
+func TestReentry_StoresThatCannotBeComparedAreNotTheSame(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		one, other := testenv.GuardOnStore(t, byValue{Store: g.s}), testenv.GuardOnStore(t, byValue{Store: guardtest.NewStore()})
+		require.NoError(t, one.WithLock(t.Context(), k, func(ctx context.Context) error { return other.WithLock(ctx, k, nothing) }))
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
+	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -177,16 +178,24 @@ func heldOf(t *testing.T, r *testenv.Env, keys string) (held string) {
 // On one Redis, free keys are taken and given back at the same time: none waits for the answer to another one.
 func TestLocksFree_FreeKeysAreTakenAndGivenBackAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	r := testenv.New(t, redistest.Start(t), guard.StoreTimeout(time.Minute))
+	var seen guardtest.Recorder
+	r := testenv.New(t, redistest.Start(t), guard.StoreTimeout(time.Minute), guard.Observe(&seen))
 	for _, row := range []struct{ script, first, held string }{
 		{"acquire", "a", "bcd"}, {"acquire", "c", "abd"}, {"release", "a", "a"}, {"release", "c", "c"},
 	} {
 		kept, land := r.HoldBack(testenv.Both(testenv.RunsScript(t, row.script), redistest.Contains(testenv.LockOf(row.first))))
 		done := testenv.InBackground(func() error { return r.WithLocks(t.Context(), keysOf("a b c d"), nothing) })
 		testenv.Await(t, kept)
+		asked := time.Now()
 		testenv.Eventually(t, func() bool { return heldOf(t, r, "abcd") == row.held }, "the others wait for it")
+		least := time.Since(asked)
 		land(t)
 		require.NoError(t, done(t))
+		if ends := seen.Observations("WaitEnd"); row.script == "acquire" {
+			for _, end := range ends[len(ends)-4:] {
+				assert.GreaterOrEqual(t, end.Wait.Elapsed, least, "the wait for each began when all were asked for")
+			}
+		}
 		testenv.Eventually(t, func() bool { return heldOf(t, r, "abcd") == "" }, "something is held")
 	}
 }
@@ -200,6 +209,17 @@ func TestLocksFree_AnObserverThatPanics(t *testing.T) {
 	apart(func() { _ = r.WithLocks(t.Context(), keysOf("a b c"), never(t)) })
 	testenv.Eventually(t, func() bool { return heldOf(t, r, "abc") == "" }, "something is held")
 	require.NoError(t, r.Shutdown(t.Context()))
+}
+
+func TestLocksFree_NoWaitTriesABusyKeyOnce(t *testing.T) {
+	t.Parallel()
+	var free func()
+	o := &faulty{method: "WaitStart", fault: func() { free() }}
+	r := testenv.New(t, redistest.Start(t), guard.Observe(o))
+	free = r.TakenByAnother(t, "a")
+	o.n.Store(1)
+	require.ErrorIs(t, r.WithLocks(t.Context(), keysOf("a b"), never(t), guard.NoWait()), guard.ErrBusy)
+	require.NoError(t, r.WithLocks(t.Context(), keysOf("a b"), nothing, guard.NoWait()), "it was free before the call returned")
 }
 
 // What comes after a key that is waited for is free for everybody meanwhile, and taken in order then. A key that ctx holds

@@ -79,6 +79,10 @@ func TestMinHold_ACallerThatFindsAKeyHeldOver(t *testing.T) {
 				assert.Equal(t, []any{true, time.Hour, "worker 7"}, []any{busy.HeldOver, busy.RetryAfter, busy.Holder})
 			}
 		}
+		time.Sleep(time.Hour - time.Millisecond)
+		assert.Equal(t, time.Second, g.busy().RetryAfter, "a second at the least")
+		time.Sleep(time.Millisecond)
+		require.NoError(t, g.lock(guard.NoWait(), guard.MinHold(time.Hour)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		busy := as[*guard.BusyError](t, g.WithLock(ctx, k, nothing))
