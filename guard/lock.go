@@ -59,7 +59,7 @@ func (g *Guard) WithLock(ctx context.Context, key KeyFunc, fn func(ctx context.C
 	l, err := g.acquire(ctx, &c)
 	ctx = c.workContext(ctx)
 	switch {
-	case err != nil && c.failOpen && isAcquireFailure(err):
+	case c.failOpen && isAcquireFailure(err):
 		g.noteOutage(ctx, c.lock, c.ttl, err)
 		g.observers.Event(ctx, c.lock, Event{Kind: EventFailedOpen, Op: "acquire", Err: err})
 		return fn(ctx)

@@ -18,6 +18,7 @@ import (
 	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
+	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 func TestLock_WithLockReturnsTheWorksOwnError(t *testing.T) {
@@ -205,6 +206,7 @@ func TestReentry_TheKeyOfAnotherGuardIsRefused(t *testing.T) {
 				require.EqualError(t, err, "guard: ctx holds the key by another Guard of the same Redis and Prefix: the call would wait for itself")
 			}
 			require.NoError(t, guardtest.NewMemoryGuard(t).WithLock(outer.Context(), k, nothing), "another store")
+			require.NoError(t, other.WithLock(outer.Context(), guard.Key("other"), nothing), "another key")
 			g.free(outer)
 			require.NoError(t, other.WithLock(context.WithoutCancel(outer.Context()), k, nothing, c.inner), "the lease was released")
 		}
@@ -346,6 +348,19 @@ func TestHandover_IsAnEvent(t *testing.T) {
 		g.free(first)
 		require.NoError(t, <-second)
 		assert.Len(t, g.r.Events(guard.EventHandover), 1)
+	})
+}
+
+// A MinHold keeps the key in the store after the work: a grant that is handed over cannot.
+func TestHandover_NotToACallerWithAMinHold(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		first := g.take()
+		second := begin(func() error { return g.lock(guard.MinHold(time.Minute)) })
+		time.Sleep(time.Millisecond)
+		g.free(first)
+		require.NoError(t, <-second)
+		assert.Empty(t, g.r.Events(guard.EventHandover))
+		assert.True(t, g.busy().HeldOver)
 	})
 }
 
@@ -607,6 +622,7 @@ func TestLock_PackageLevelGuard(t *testing.T) {
 		defer guard.SetDefault(nil)
 		require.NoError(t, guard.WithLock(guard.WithGuard(t.Context(), g.Guard), k, held))
 		require.NoError(t, guard.WithLock(outer.Context(), k, held))
+		assert.Same(t, g.Guard, guardhook.GuardFor(outer.Context()))
 		guard.SetDefault(g.Guard)
 		n, err := guard.Do(t.Context(), nil, k, func(ctx context.Context) (int, error) { return 1, held(ctx) })
 		require.NoError(t, err)
