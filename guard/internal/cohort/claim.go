@@ -123,16 +123,18 @@ func (cl *claim) run(ctx context.Context) {
 		case <-timer.C:
 		case <-cl.signals.ready:
 			s := cl.signals.take()
+			if s&isFirst != 0 {
+				cl.ahead = 1
+			}
 			if s&mayHaveMissed != 0 {
 				// Perhaps the server failed that sent them. Its successor may still have a holder and claims
 				// that are finished, and then no claim at the head asks.
 				cl.head = unseen
 			}
 			if s&acquireNow == 0 {
-				wait := rand.N(resubscribedWait)
-				if s&mayHaveMissed == 0 { // isFirst
-					cl.ahead = 1
-					wait = cl.pollInterval()
+				wait := cl.pollInterval()
+				if s&mayHaveMissed != 0 {
+					wait = rand.N(resubscribedWait)
 				}
 				due = min(due, clock.Now().Add(wait))
 				timer.Reset(due.Until())
@@ -250,18 +252,18 @@ const (
 	mayHaveMissed        // messages
 )
 
-// signals holds the signals that were not read yet. No signal is lost. Its slot is in use while there are some, so a
-// write never blocks.
+// signals holds the signals that were not read yet. A write never blocks, and no signal is lost.
 type signals struct {
 	ready  chan struct{} // one slot
 	unread atomic.Uint32
 }
 
 func (s *signals) put(one signal) {
-	if s.unread.Or(uint32(one)) == 0 {
-		s.ready <- struct{}{}
+	s.unread.Or(uint32(one))
+	select {
+	case s.ready <- struct{}{}:
+	default:
 	}
 }
 
-// take returns the signals, after a receive from ready.
 func (s *signals) take() signal { return signal(s.unread.Swap(0)) }

@@ -166,5 +166,7 @@ func (c *cohort) mayHandOver(h *Hold) (next uint64, ok bool) {
 // removeGrant ends the use of a grant, which was handed out under a fence at last.
 func (c *cohort) removeGrant(g *grant, fence uint64) {
 	c.grants = slices.DeleteFunc(c.grants, func(one *grant) bool { return one == g })
-	c.floor = max(c.floor, fence)
+	if c.room.grants == 1 {
+		c.floor = max(c.floor, fence)
+	}
 }

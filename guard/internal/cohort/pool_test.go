@@ -93,22 +93,6 @@ func TestPool_NoWaitAfterReleases(t *testing.T) {
 	})
 }
 
-// The fence of a claim is above those of all grants that ended here.
-func TestPool_FencesRise(t *testing.T) {
-	inBubble(t, &store{OnAcquire: mint}, func(b *rig) {
-		first, second := b.has(b.comes(one)), b.has(b.comes(one))
-		third, last := b.comes(one), b.comes(one)
-		time.Sleep(handover)
-		_ = b.ends(second)
-		_ = b.ends(first)
-		for _, claim := range b.claimed(4)[2:] {
-			assert.Equal(b, second.Fence, claim.FenceAbove)
-		}
-		_ = b.ends(b.has(third))
-		_ = b.ends(b.has(last))
-	})
-}
-
 // A process has no more claims, sent and not answered, than there may be grants, with those that it has.
 func TestPool_NoMoreClaimsThanPermits(t *testing.T) {
 	inBubble(t, &store{OnAcquire: inTurn(mint, slow(attempt/2, mint), mint)}, func(b *rig) {
