@@ -121,12 +121,12 @@ func (h *Hold) Release(ctx context.Context, p Patience) (handedOver bool, err er
 	if !h.transferred {
 		h.to, h.waits = h.cohort.transfer(h, false)
 	}
-	switch t := h.cohort.table; {
+	switch {
 	case h.to != toStore:
 	case err == nil:
 		err = h.sendRelease(ctx, p)
 	default:
-		t.async(ctx, func(ctx context.Context) { _ = h.sendRelease(ctx, Patience{Most: t.Calls.Timeout}) })
+		h.cohort.table.async(ctx, func(ctx context.Context) { _ = h.sendRelease(ctx, p) })
 		if unknown, ok := err.(*retry.Error); ok { //nolint:errorlint // it comes bare
 			err = &retry.Error{Op: releaseOp, Key: unknown.Key, Err: unknown.Err} // the caller asked for a release
 		}
@@ -212,7 +212,7 @@ func (h *Hold) confirm(ctx context.Context, p Patience) error {
 			s.err = h.Check(ctx, checkOp, Patience{Most: t.Calls.Timeout})
 		})
 	}
-	retry.Pause(ctx, s.done, min(p.Most, t.Calls.Timeout))
+	retry.Pause(ctx, s.done, p.Most)
 	if ctx.Err() != nil {
 		retry.Pause(context.WithoutCancel(ctx), s.done, p.Grace)
 	}

@@ -41,8 +41,7 @@ func (n *notifier) register(cl *claim) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.claims[cl.request.Owner] = cl
-	if missed := n.missed.Load(); missed != cl.missed {
-		cl.missed = missed
+	if n.missed.Load() != cl.missed {
 		cl.signals.put(acquireNow)
 	}
 }

@@ -139,6 +139,21 @@ func TestPool_AGrantThatItsCallerDidNotWaitFor(t *testing.T) {
 	}
 }
 
+// A claim that was given up is refused: that is not the answer to a caller that came since.
+func TestPool_ARefusalForACallerThatLeft(t *testing.T) {
+	refused := slow(attempt/2, fails(&guardstore.RefusedError{Err: errUnanswered}))
+	inBubble(t, &store{OnAcquire: inTurn(mint, queued(0, time.Minute), refused, mint)}, func(b *rig) {
+		other, left := b.has(b.comes(one)), b.comes(one)
+		b.wakes(1)
+		b.waits(left)
+		b.leaves(left)
+		next := b.comes(one)
+		<-next.done
+		_ = b.ends(b.has(next))
+		_ = b.ends(other)
+	})
+}
+
 // The grant of a claim that was given up serves a caller that has a claim of its own by now. That claim leaves.
 func TestPool_AGrantThatComesBeforeTheCallersOwn(t *testing.T) {
 	of3 := func(r *cohort.Request) { r.Claim.Limit = 3 }

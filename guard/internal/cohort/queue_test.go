@@ -190,7 +190,9 @@ func TestQueue_FailuresNameTheLock(t *testing.T) {
 		s.OnAcquire = queued(0, time.Minute)
 		other := b.comes(name)
 		h.Abandon(b.Context())
+		b.waits(other) // its claim is in the queue
 		b.leaves(other)
+		synctest.Wait()
 		_ = b.ends(h)
 		time.Sleep(attempt)
 		ops := []string{"acquire", "acquire", "check", "release", "release"}
@@ -399,6 +401,23 @@ func TestQueue_CallsAfterTheEnd(t *testing.T) {
 			require.ErrorIs(b, b.fails(b.comes()), cohort.ErrClosed)
 		})
 	}
+}
+
+// Releases that are not answered are repeated for the ttl, but not after Abort.
+func TestQueue_AbortEndsReleases(t *testing.T) {
+	s := &store{OnAcquire: inTurn(mint, queued(0, time.Minute))}
+	s.OnRelease = func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
+		return guardstore.ReleaseReply{}, errUnanswered
+	}
+	inBubble(t, s, func(b *rig) {
+		long := func(r *cohort.Request) { r.Claim.TTL = time.Hour }
+		h := b.has(b.comes(long))
+		b.leaves(b.comes(long, key("other")))
+		require.Error(b, b.ends(h))
+		begun := time.Now()
+		b.close()
+		assert.LessOrEqual(b, time.Since(begun), time.Minute+time.Second)
+	})
 }
 
 // What a call gets whose wait ends, when the store's last answer is older than a moment: it asks once more.

@@ -93,11 +93,11 @@ func renews(r guardstore.RenewReply) func(context.Context, int) guardstore.Renew
 	return func(context.Context, int) guardstore.RenewReply { return r }
 }
 
-// releasesIn answers releases after a while.
+// releasesIn answers releases after a while, unless the caller stops waiting.
 func releasesIn(takes time.Duration) func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
-	return func(context.Context, int, guardstore.Release) (guardstore.ReleaseReply, error) {
-		time.Sleep(takes)
-		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, nil
+	return func(ctx context.Context, _ int, _ guardstore.Release) (guardstore.ReleaseReply, error) {
+		retry.Pause(ctx, nil, takes)
+		return guardstore.ReleaseReply{Status: guardstore.ReleaseDone}, ctx.Err()
 	}
 }
 
