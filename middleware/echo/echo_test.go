@@ -204,8 +204,10 @@ func TestMiddleware_OuterLayersSeeWhatWasSent(t *testing.T) {
 		err            bool
 	}{
 		"answered": {nil, func(c echo.Context) error { return c.NoContent(http.StatusAccepted) }, true, http.StatusAccepted, false},
-		"by an outer layer": {func(c echo.Context) error { return c.NoContent(http.StatusAccepted) },
-			func(echo.Context) error { return nil }, true, http.StatusAccepted, false},
+		"by an outer layer": {
+			func(c echo.Context) error { return c.NoContent(http.StatusAccepted) },
+			func(echo.Context) error { return nil }, true, http.StatusAccepted, false,
+		},
 		"its own error": {nil, func(echo.Context) error { return echo.ErrTeapot }, false, http.StatusOK, true},
 		"nothing":       {nil, func(echo.Context) error { return nil }, false, http.StatusOK, false},
 		"lost before it was sent": {nil, func(c echo.Context) error {
