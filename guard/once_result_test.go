@@ -157,6 +157,18 @@ func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	require.ErrorContains(t, why, "JSON does not give it back: guard_test.custom.self.self")
 }
 
+// A result as long as MaxResult allows is compared, too.
+func TestOnce_LongestResultThatJSONChangesIsNotKept(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		v := "a\xffb"
+		encoded, err := json.Marshal(v)
+		require.NoError(t, err)
+		_, _, err = once(g, gives(v), guard.MaxResult(len(encoded)))
+		require.NoError(t, err)
+		g.refuses(guard.ErrNotKept)
+	})
+}
+
 // What JSON gives back as it was, or as encoding/json documents it, is kept.
 func TestOnce_ResultThatJSONGivesBackIsKept(t *testing.T) {
 	keeps := func(_ any, why error) { t.Helper(); require.NoError(t, why) }

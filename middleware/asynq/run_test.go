@@ -47,7 +47,7 @@ func TestRun_WaitEndsBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-// asynq takes a task that is dropped for one that was revoked: neither a failure nor a success.
+// To asynq, a dropped task was revoked: neither a failure nor a success.
 func TestRun_DroppedTaskIsRevoked(t *testing.T) {
 	t.Parallel()
 	g := guardtest.NewMemoryGuard(t)

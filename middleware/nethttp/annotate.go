@@ -97,7 +97,8 @@ func samples(pattern string) (all []*http.Request) {
 	}
 	host, path, _ := strings.Cut(rest, "/")
 	path = strings.TrimSuffix("/"+path, "{$}")
-	for _, tail := range []string{"", "{a}", "{a}/{b}", "{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}"} { // those of a prefix may have patterns of their own
+	// Below a pattern that ends in "/" or "...}", other patterns may match the shorter paths.
+	for _, tail := range []string{"", "{a}", "{a}/{b}", "{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}"} {
 		u, err := url.Parse(wildcard.ReplaceAllStringFunc(path+tail, url.PathEscape))
 		if err != nil { // "/100%", say
 			u = &url.URL{Path: path + tail}

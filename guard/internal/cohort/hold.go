@@ -212,7 +212,7 @@ func (h *Hold) confirm(ctx context.Context, p Patience) error {
 			s.err = h.Check(ctx, checkOp, Patience{Most: t.Calls.Timeout})
 		})
 	}
-	retry.Pause(ctx, s.done, p.Most)
+	retry.Pause(ctx, s.done, min(p.Most, t.Calls.Timeout))
 	if ctx.Err() != nil {
 		retry.Pause(context.WithoutCancel(ctx), s.done, p.Grace)
 	}

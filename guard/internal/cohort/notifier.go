@@ -92,8 +92,9 @@ func (n *notifier) flow(now bool) {
 			cl.signals.put(missed)
 		}
 	}
+	renew := interrupted != n.interrupted
 	n.mu.Unlock()
-	if interrupted == now {
+	if renew {
 		n.table.watchdog.RenewAll()
 	}
 }

@@ -44,7 +44,7 @@ type Waited struct {
 func (t *Table) Acquire(ctx context.Context, r *Request, begun clock.Instant, stop <-chan struct{}) (Hold, Waited, error) {
 	w, _ := t.waiters.Get().(*waiter)
 	if w == nil {
-		w = &waiter{results: make(chan result, 1), timer: time.NewTimer(clock.Forever)}
+		w = &waiter{results: make(chan result, 1)}
 	}
 	w.table, w.Request, w.begun, w.stop = t, *r, begun, stop
 	h, err := w.acquire(ctx)
@@ -62,7 +62,7 @@ type waiter struct {
 	begun   clock.Instant
 	stop    <-chan struct{} // in the queue, Dismiss ends the wait
 	results chan result     // one slot
-	timer   *time.Timer     // stopped, except while the call waits
+	timer   *time.Timer     // stopped; nil until a call has to wait
 	waited  Waited
 
 	// Guarded by Table.mu while it is in the queue.
@@ -195,7 +195,11 @@ func (w *waiter) wait(ctx context.Context, c *cohort) result {
 	}
 	var timeout <-chan time.Time
 	if until != clock.Never {
-		w.timer.Reset(until.Until())
+		if w.timer == nil {
+			w.timer = time.NewTimer(until.Until())
+		} else {
+			w.timer.Reset(until.Until())
+		}
 		defer w.timer.Stop()
 		timeout = w.timer.C
 	}

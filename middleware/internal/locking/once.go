@@ -89,6 +89,7 @@ func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 		}
 		return v, nil // the work is done, even if a lock of another key was lost
 	}, opts...)
+	failed := own != nil || began && !ran
 	if own == ErrFailed { //nolint:errorlint // as work returned it
 		own = nil
 	}
@@ -96,7 +97,7 @@ func RunOnce[S, T any](ctx context.Context, l *Locker[S], name string, src S,
 	switch {
 	case errors.As(err, new(*guard.BusyError)):
 		err = &InProgressError{err}
-	case !began:
+	case !failed:
 	case !errors.As(err, &lost): // it is own, or in others
 		err = nil
 	default:
