@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -74,15 +75,18 @@ func TestClose_ALeaseThatOutlivesItsGuardWhileRedisIsSilent(t *testing.T) {
 	})
 }
 
-// A Guard that was closed leaves no connection open.
+// A Guard that was closed leaves no connection open, and Close returns what its clients say.
 func TestClose_EndsItsConnections(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	direct := s.Client(t)
-	g, err := guard.New(s.Client(t))
+	var own redis.UniversalClient
+	g, err := guard.New(s.Client(t), guard.OnClient(func(client redis.UniversalClient) { own = client }))
 	require.NoError(t, err)
 	require.NoError(t, g.WithLock(t.Context(), k, nothing))
-	require.NoError(t, g.Close())
+	require.NoError(t, own.Close())
+	require.ErrorIs(t, g.Close(), redis.ErrClosed)
+	require.ErrorIs(t, g.Close(), redis.ErrClosed)
 	defer runtime.KeepAlive(g) // or a collection closes them
 	testenv.Eventually(t, func() bool { return strings.Count(direct.ClientList(t.Context()).Val(), "\n") == 1 }, "a connection is left")
 }

@@ -210,6 +210,10 @@ func TestReentry_TheKeyOfAnotherGuardIsRefused(t *testing.T) {
 			g.free(outer)
 			require.NoError(t, other.WithLock(context.WithoutCancel(outer.Context()), k, nothing, c.inner), "the lease was released")
 		}
+		outer := g.take()
+		_, _, err := guard.Once(outer.Context(), other.Guard, k, time.Hour, noRun[int](t))
+		require.ErrorContains(t, err, "by another Guard")
+		g.free(outer)
 	})
 }
 
@@ -340,15 +344,18 @@ func TestMetadata_TheLaterMetadataCounts(t *testing.T) {
 
 const slowRelease = 100 * time.Millisecond
 
+// A hand-over is an event. The window is 5 ms by default.
 func TestHandover_IsAnEvent(t *testing.T) {
-	bubble(t, func(t *testing.T, g *env) {
-		first := g.take()
-		second := begin(func() error { return g.lock() })
-		time.Sleep(time.Millisecond)
-		g.free(first)
-		require.NoError(t, <-second)
-		assert.Len(t, g.r.Events(guard.EventHandover), 1)
-	})
+	for age, events := range map[time.Duration]int{time.Millisecond: 1, 5*time.Millisecond - 1: 1, 5 * time.Millisecond: 0} {
+		bubble(t, func(t *testing.T, g *env) {
+			first := g.take()
+			second := begin(func() error { return g.lock() })
+			time.Sleep(age)
+			g.free(first)
+			require.NoError(t, <-second)
+			assert.Len(t, g.r.Events(guard.EventHandover), events, age)
+		})
+	}
 }
 
 // A MinHold keeps the key in the store after the work: a grant that is handed over cannot.
@@ -589,6 +596,12 @@ func TestMetadata_FuncIsCalledOncePerClaim(t *testing.T) {
 		}))
 		require.ErrorIs(t, g.WithLock(t.Context(), guard.Key(""), nothing), guard.ErrKey)
 		assert.Equal(t, 2, calls)
+		require.NoError(t, g.WithLocks(withRequest(t.Context(), "two"), keysOf("a b"), func(ctx context.Context) error {
+			claim, _ := g.s.last("b")
+			assert.Equal(t, "two", claim.Metadata)
+			return g.WithLocks(ctx, keysOf("a b"), nothing)
+		}))
+		assert.Equal(t, 3, calls)
 		claimed := g.s.Calls("acquire")
 		for text, why := range map[string]string{strings.Repeat("m", 256+1): "has 257 bytes, the most is 256", "\xff": "is not UTF-8"} {
 			ctx := withRequest(t.Context(), text)

@@ -233,7 +233,7 @@ func (g *Guard) releaseUnused(ctx context.Context, h cohort.Hold) {
 
 // endAllAfter ends the leases that this call took, all at the same time, d from now.
 func endAllAfter(taken []*Lease, d time.Duration) {
-	until := clock.Now().Add(min(d, clock.Forever))
+	until := clock.Now().Add(d) // negative, as none, if it is for centuries
 	for _, l := range taken {
 		if l == &l.hold.root { // the others were re-entered
 			l.hold.EndAt(until)

@@ -198,6 +198,10 @@ func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 		require.ErrorIs(t, err, guard.ErrMaxHold)
 		g.s.noneHeld(t, "a b")
 		assert.Equal(t, 2, strings.Count(err.Error(), "was lost"), "of both, joined")
+		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
+			time.Sleep(time.Minute)
+			return ctx.Err()
+		}, guard.MaxHold(guard.Forever)))
 	})
 }
 

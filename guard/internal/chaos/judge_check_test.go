@@ -114,7 +114,8 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 		"passed on, forgotten long": {holds: passedOn(local), losses: lossOf(700, 800), want: disorder},
 
 		"set back, and forgotten":            {holds: fences(1030_000, 1020_000), clocks: ahead, losses: lossOf(1025, 1028)},
-		"set back by more than that":         {holds: fences(1041_000, 1020_000), clocks: ahead, want: disorder},
+		"set back by more than that":         {holds: fences(1030_000, 1009_999), clocks: ahead, want: disorder},
+		"ahead of the clock, and set back":   {holds: fences(1041_000, 1020_000), clocks: ahead, losses: lossOf(1025, 1028)},
 		"set back, not known":                {holds: fences(1030_000, 1020_000), clocks: ahead},
 		"set back under its own fence":       {holds: fences(1030_000, 1020_000), clocks: ahead, same: true, want: disorder},
 		"set back, known":                    {holds: known(1003, 1006), clocks: ahead, known: true, want: disorder},
@@ -132,6 +133,7 @@ func TestJudge_FindsWhatIsWrong(t *testing.T) {
 		"further ahead":                      {holds: fences(1010_004, 1040_000), calls: 3, want: disorder},
 
 		"fell: forgotten, and set back":       {holds: fell, clocks: ahead, losses: lossOf(1025, 1028), want: excused},
+		"fell: ahead of the clock":            {holds: []lease{in(1046_000, 1009, 1010, 1012), fell[1]}, clocks: ahead, losses: lossOf(1025, 1028), want: excused},
 		"fell: forgotten":                     {holds: fell, losses: lossOf(1025, 1028), want: overlap},
 		"fell: set back":                      {holds: fell, clocks: ahead, want: overlap},
 		"fell: set back, one after the other": {holds: fellAfter, clocks: ahead, want: excused},

@@ -68,11 +68,11 @@ func (j *judgement) order(holds []*record, losses []loss) {
 
 // setBack reports whether a fence may be lower than an earlier one, b's, or equal: the clock of the lower one is before the
 // clock of the earlier one, and Redis lost the earlier one, or the lower one's process could not know that the clock had
-// been as far. So internal/docs/protocol.md says.
+// been as far. So internal/docs/protocol.md says. By what a fence is ahead of every clock, fences checks.
 func (j *judgement) setBack(b, lower *record, losses []loss) bool {
 	low, high := j.clocks.bounds(lower.asked, lower.Entered)
-	back := high - low
-	if back <= 0 || time.Duration(b.Fence-lower.Fence)*time.Microsecond > back {
+	back, clock := high-low, uint64(b.Entered+int64(high))/1000
+	if back <= 0 || time.Duration(min(b.Fence, clock)-lower.Fence)*time.Microsecond > back {
 		return false
 	}
 	return slices.ContainsFunc(losses, func(l loss) bool { return l.meets(b.asked, lower.Entered) }) || !j.knew(lower, b)

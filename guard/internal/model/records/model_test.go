@@ -21,9 +21,10 @@ var protocol = modeltest.Model[rules, state, owner, budget]{
 var bounds = modeltest.Bounds[budget]{
 	Small: []budget{
 		{calls: 2, inputs: 3, waits: true, silences: 1},
-		{calls: 2, inputs: 2, waits: true, crashes: 1, losses: 1, forgets: 1},
+		{calls: 2, inputs: 1, waits: true, crashes: 1, losses: 1, forgets: 1},
 	},
 	Large: []budget{
+		{calls: 2, inputs: 2, waits: true, crashes: 1, losses: 1, forgets: 1},
 		{calls: 2, inputs: 2, waits: true, silences: 1, crashes: 1},
 		{calls: 2, inputs: 1, waits: true, silences: 1, losses: 1, forgets: 1},
 		{calls: 3, inputs: 2, waits: true, crashes: 1},
