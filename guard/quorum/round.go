@@ -31,7 +31,7 @@ type vote struct {
 	inDoubt  bool   // an acquire may be on its way
 	revoked  bool   // it has the lock for us, and renews it no more
 	answered bool
-	done     chan struct{} // closed when it is answered, if anybody waits for that
+	done     chan struct{} // closed when it is answered, if a caller waits for that
 	reply    guardstore.ClaimReply
 	err      error
 }
@@ -256,8 +256,8 @@ func (r *round) busy(s *Store) guardstore.ClaimReply {
 	return summarize(s, views)
 }
 
-// summarize makes one answer of several. A majority is free when that many are. Nobody holds the
-// lock where some servers only keep it until its MinHold ends, and the others are too few for
+// summarize makes one answer of several. A majority is free when that many are. The lock has no
+// holder if some servers only keep it until its MinHold ends, and the others are too few for
 // a holder.
 func summarize(s *Store, views []guardstore.ClaimReply) guardstore.ClaimReply {
 	r := guardstore.ClaimReply{Status: guardstore.ClaimBusy}

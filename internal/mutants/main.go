@@ -36,7 +36,7 @@ const (
 )
 
 // limitOf bounds a run with a mutant by the time of one without. Mutants run side by side, on machines that do other work.
-func limitOf(took time.Duration) time.Duration { return 5*time.Second + 5*took }
+func limitOf(took time.Duration) time.Duration { return 5*time.Second + 3*took }
 
 func main() {
 	flag.Usage = func() {

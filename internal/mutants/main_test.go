@@ -72,6 +72,14 @@ func TestMutants_HangIsNoticed(t *testing.T) {
 		require.NoError(t, err, name)
 		assert.Equal(t, "timeout of .", by, name)
 	}
+	tr := moduleOf(t, map[string]string{"m_test.go": "package m\n\nimport \"testing\"\n\n" +
+		"func TestF(t *testing.T) {\n\tt.Parallel()\n\tt.Error(1)\n}\n\nfunc TestG(t *testing.T) {\n\tt.Parallel()\n\t<-t.Context().Done()\n}\n"})
+	path, err := tr.program(t.Context(), ".")
+	require.NoError(t, err)
+	by, said, err := tr.test(t.Context(), ".", path, nil, time.Minute)
+	require.NoError(t, err)
+	assert.Equal(t, "TestF of .", by, "beside a test that hangs")
+	assert.NotContains(t, said, "timed out", "it is not waited for")
 }
 
 const root = "../.."

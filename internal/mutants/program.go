@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,9 +77,9 @@ var (
 func (t *tree) test(ctx context.Context, pkg, path string, args []string, limit time.Duration, env ...string) (by, said string, err error) {
 	limited, cancel := context.WithTimeout(ctx, limit+5*time.Second) // go test's own -timeout comes first, and says more
 	defer cancel()
+	out := output{failed: func() { time.AfterFunc(time.Second, cancel) }} // which is enough to say why
 	cmd := exec.CommandContext(limited, path, append([]string{"-test.count=1", "-test.failfast", fmt.Sprint("-test.timeout=", limit)}, args...)...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = filepath.Join(t.root, pkg), append(os.Environ(), env...), 5*time.Second
-	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	t.starting.Lock()
 	err = cmd.Start()
@@ -89,17 +88,11 @@ func (t *tree) test(ctx context.Context, pkg, path string, args []string, limit 
 		return "", "", err
 	}
 	if err = cmd.Wait(); err == nil {
-		return "", out.String(), nil
+		return "", string(out.text), nil
 	}
-	said = out.String()
+	said = string(out.text)
 	if ctx.Err() != nil {
 		return "", "", ctx.Err()
-	}
-	if limited.Err() != nil || strings.Contains(said, "panic: test timed out") {
-		return "timeout of " + pkg, said, nil
-	}
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
-		return "", "", fmt.Errorf("%s: %w", pkg, err)
 	}
 	if text := unbuilt.FindString(said); text != "" && len(env) == 0 { // else it is a mutant of Go code
 		return "", said, fmt.Errorf("it is no script any more: %s\n%s", text, said)
@@ -113,8 +106,29 @@ func (t *tree) test(ctx context.Context, pkg, path string, args []string, limit 
 		}
 		return by + " of " + pkg, said, nil
 	}
+	if limited.Err() != nil || strings.Contains(said, "panic: test timed out") {
+		return "timeout of " + pkg, said, nil
+	}
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		return "", "", fmt.Errorf("%s: %w", pkg, err)
+	}
 	if text := panicked.FindString(said); text != "" {
 		return text + " in " + pkg, said, nil
 	}
 	return "", said, fmt.Errorf("no test says that it failed:\n%s", said)
+}
+
+// output is what a program says. It calls failed when the first test has failed: others may hang.
+type output struct {
+	text   []byte
+	failed func()
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.text = append(o.text, p...)
+	if o.failed != nil && failed.Match(o.text) {
+		o.failed()
+		o.failed = nil
+	}
+	return len(p), nil
 }
