@@ -172,7 +172,7 @@ func with(inner *http.Request, c echo.Context, next echo.HandlerFunc) error {
 // this is for locks taken in code. It returns nil, an *echo.HTTPError and an error that is not guard's as they are.
 // Return its result, as it sets headers. For a client that is gone it commits the response with status 499.
 func HTTPError(c echo.Context, err error) error {
-	if _, answered := err.(*echo.HTTPError); err == nil || answered { //nolint:errorlint // a wrapped HTTPError is not the answer
+	if _, answered := err.(*echo.HTTPError); answered { //nolint:errorlint // a wrapped HTTPError is not the answer
 		return err
 	}
 	return answer(c, httplock.Of(c.Request().Context(), err, known), err)

@@ -96,6 +96,14 @@ func TestMiddleware_OfTheWholeEchoAGroupOrAHost(t *testing.T) {
 	host.POST("/orders/:id/pay", held)
 	host.POST("/orders/list", held)
 	adaptertest.EchoGroup(t, e)
+
+	e = echo.New()
+	ran := 0
+	e.Use(guardecho.Middleware(guardtest.NewMemoryGuard(t), guardecho.Lock("k")), func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error { ran++; return next(c) }
+	})
+	assert.Equal(t, http.StatusNotFound, statusOf(e, "POST /nope"))
+	assert.Equal(t, 1, ran)
 }
 
 // The path values are not known before the router.
@@ -181,6 +189,9 @@ func TestHTTPError_LeavesOtherErrorsAlone(t *testing.T) {
 		assert.Equal(t, own, guardecho.HTTPError(c, own))
 	}
 	assert.Empty(t, c.Response().Header())
+	require.NoError(t, ok(c))
+	assert.ErrorAs(t, guardecho.HTTPError(c, new(guard.BusyError)), new(*echo.HTTPError))
+	assert.Empty(t, c.Response().Header(), "it was sent")
 }
 
 func TestConfig_MisuseIsAnErrorOfToMiddleware(t *testing.T) {
@@ -240,6 +251,22 @@ func TestMiddleware_OuterLayersSeeWhatWasSent(t *testing.T) {
 func TestOnce_ReturnedHTTPErrorsAreKept(t *testing.T) {
 	t.Parallel()
 	adaptertest.OnceErrors(t, build, func(status int) error { return echo.NewHTTPError(status, "no such card") })
+}
+
+// A server error is not kept, and the layers outside get it.
+func TestOnce_ServerErrorsAreReturned(t *testing.T) {
+	t.Parallel()
+	e, own := newEcho(), echo.NewHTTPError(http.StatusInternalServerError)
+	outer := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			err := next(c)
+			assert.Same(t, own, err)
+			return err
+		}
+	}
+	rule := guardecho.Lock("k").Once(time.Hour).SharedAnswer()
+	e.POST("/", func(echo.Context) error { return own }, outer, guardecho.Middleware(guardtest.NewMemoryGuard(t), rule))
+	assert.Equal(t, http.StatusInternalServerError, statusOf(e, "POST /"))
 }
 
 func TestKeyFunc_GetsTheContextOfItsRequest(t *testing.T) {

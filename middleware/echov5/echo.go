@@ -176,7 +176,7 @@ func with(inner *http.Request, c *echo.Context, next echo.HandlerFunc) error {
 // the response with status 499.
 func HTTPError(c *echo.Context, err error) error {
 	// A wrapped HTTPError is not the answer.
-	if _, answered := err.(echo.HTTPStatusCoder); err == nil || answered {
+	if _, answered := err.(echo.HTTPStatusCoder); answered {
 		return err
 	}
 	return answer(c, httplock.Of(c.Request().Context(), err, known), err)

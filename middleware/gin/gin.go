@@ -86,8 +86,7 @@ func serve(route *httplock.Route, c *gin.Context) {
 	}
 	status, result := lock(route, r, c)
 	switch {
-	case result.Unfit() && c.FullPath() == "": // a key that does not fit must not turn a 404 into a 500
-		with(r, c, (*gin.Context).Next)
+	case result.Unfit() && c.FullPath() == "": // gin answers 404, not 500 for a key that does not fit
 	case result.Err != nil:
 		c.Abort()
 		_ = c.Error(result.Err)
@@ -98,8 +97,8 @@ func serve(route *httplock.Route, c *gin.Context) {
 		})
 	case route.Handled(c.Writer, r, &result):
 		c.Abort()
-	case !result.Answer.Written():
-		c.Writer.WriteHeader(status) // which gin sends when all handlers are done
+	default:
+		c.Writer.WriteHeader(status) // which gin sends when all handlers are done, if nothing was sent
 	}
 }
 
