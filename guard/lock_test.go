@@ -358,6 +358,19 @@ func TestHandover_IsAnEvent(t *testing.T) {
 	}
 }
 
+// A caller that finds the lock busy learns who got it last.
+func TestHandover_TheNextHolderIsTheOneThatIsNamed(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		first := g.take(guard.Metadata("first"))
+		second := g.later(guard.Metadata("second"))
+		assert.Equal(t, "first", g.busy().Holder)
+		time.Sleep(time.Millisecond)
+		g.free(first)
+		defer g.free(<-second)
+		assert.Equal(t, "second", g.busy().Holder)
+	})
+}
+
 // A MinHold keeps the key in the store after the work: a grant that is handed over cannot.
 func TestHandover_NotToACallerWithAMinHold(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
