@@ -303,6 +303,7 @@ func TestCluster_NodeThatHangs(t *testing.T) {
 	callers.Wait()
 	releaseAll(t, there...)
 	g = testenv.GuardOn(t, c.Client(t))
+	require.ErrorContains(t, g.WithLock(t.Context(), guard.Key("hung:0"), testenv.Nothing), hung.Addr())
 	for range 2 { // calls find out that a node hangs: those for its keys open, and no others
 		for _, key := range keys {
 			require.NoError(t, g.WithLock(t.Context(), guard.Key(key), func(ctx context.Context) error {

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,15 @@ func TestRefused_ABadServerIsAStoreError(t *testing.T) {
 		"does not let this user have the key": {
 			client: func(t *testing.T) *redis.Client { return limitedClient(t, "~other:*", "&*", "+@all") },
 			says:   "NOPERM", atOnce: true,
+		},
+		"is a node of a cluster": {
+			client: func(t *testing.T) *redis.Client {
+				t.Helper()
+				c := redistest.StartCluster(t)
+				owner := c.Primary("redlatch:{k}")
+				return c.Nodes()[slices.IndexFunc(c.Nodes(), func(s *redistest.Server) bool { return s != owner })].Client(t)
+			},
+			says: "give a .*ClusterClient", atOnce: true,
 		},
 		"has no memory left": {
 			client: func(t *testing.T) *redis.Client { return redistest.Start(t, "--maxmemory", "1").Client(t) },
