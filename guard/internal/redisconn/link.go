@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -103,27 +102,35 @@ func (l *link) unpack(ctx context.Context, cmd noRetryCmd, part []int, answer fu
 // NOSCRIPT says that nothing was executed, so it is the only answer after which anything is sent again. Each
 // call keeps its own error.
 func (l *link) exchange(ctx context.Context, calls [][]*Command) []noRetryCmd {
-	cmds, which := make([]noRetryCmd, len(calls)), make([]int, len(calls))
-	for i := range which {
-		which[i] = i
+	cmds := make([]noRetryCmd, len(calls))
+	for i := range calls {
+		cmds[i] = pack(ctx, calls[i], false)
 	}
-	for _, inFull := range []bool{false, true} {
-		var to interface {
-			Process(ctx context.Context, cmd redis.Cmder) error
-		} = l.client
-		if len(which) > 1 {
-			to = l.client.Pipeline() // Process only queues, Exec sends
+	l.write(ctx, cmds)
+	var again []noRetryCmd
+	for i := range cmds {
+		if isNoScript(cmds[i]) {
+			cmds[i] = pack(ctx, calls[i], true)
+			again = append(again, cmds[i])
 		}
-		for _, i := range which {
-			cmds[i] = pack(ctx, calls[i], inFull)
-			_ = to.Process(ctx, cmds[i])
-		}
-		if pipe, ok := to.(redis.Pipeliner); ok && len(which) > 1 {
-			_, _ = pipe.Exec(ctx)
-		}
-		which = slices.DeleteFunc(which, func(i int) bool { return !isNoScript(cmds[i]) })
 	}
+	l.write(ctx, again)
 	return cmds
+}
+
+// write sends commands, several in one write. Each has its reply then.
+func (l *link) write(ctx context.Context, cmds []noRetryCmd) {
+	switch len(cmds) {
+	case 0:
+	case 1:
+		_ = l.client.Process(ctx, cmds[0])
+	default:
+		pipe := l.client.Pipeline()
+		for _, cmd := range cmds {
+			_ = pipe.Process(ctx, cmd) // queues it
+		}
+		_, _ = pipe.Exec(ctx)
+	}
 }
 
 // send sends a command by itself.

@@ -45,6 +45,40 @@ func TestPrimary_ADialThatFails(t *testing.T) {
 	_, err := p.dialer(fails)(t.Context(), "tcp", failoverAddr)
 	require.ErrorIs(t, err, io.EOF)
 	assert.Equal(t, failoverAddr, p.server())
+	_, err = p.dialer(func(context.Context, string, string) (net.Conn, error) { return &connTo{addr: "primary"}, nil })(t.Context(), "tcp", failoverAddr)
+	require.NoError(t, err)
+	assert.Equal(t, "primary", p.server())
+}
+
+// Sentinel is asked once a second, by one call. A call waits for a sentinel that hangs no longer than a quarter of a
+// second, or half of its time.
+func TestPrimary_ASentinelThatHangs(t *testing.T) {
+	for limit, want := range map[time.Duration]time.Duration{
+		100 * time.Millisecond: 50 * time.Millisecond, 500 * time.Millisecond: 250 * time.Millisecond, time.Hour: 250 * time.Millisecond, 0: 250 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			dials, answer := 0, make(chan struct{})
+			p := &primary{dial: func(context.Context, string, string) (net.Conn, error) { dials++; <-answer; return nil, io.EOF }}
+			ctx, cancel := t.Context(), context.CancelFunc(func() {})
+			if limit > 0 {
+				ctx, cancel = context.WithTimeout(ctx, limit)
+			}
+			defer cancel()
+			begun := time.Now()
+			p.check(ctx)
+			assert.Equal(t, want, time.Since(begun), limit)
+			p.check(ctx)
+			assert.Equal(t, want, time.Since(begun), "it is asked already")
+			close(answer)
+			synctest.Wait()
+			time.Sleep(checkInterval - 1)
+			p.check(ctx)
+			assert.Equal(t, 1, dials)
+			time.Sleep(1)
+			p.check(t.Context())
+			assert.Equal(t, 2, dials)
+		})
+	}
 }
 
 // The errors of connections name the server, and with Sentinel the primary.
