@@ -56,6 +56,18 @@ func TestClose_JoinsCommandsOnTheirWay(t *testing.T) {
 	})
 }
 
+// After half a second, Close repeats no command. An attempt on its way ends with its own timeout, where no connection is
+// there to be closed.
+func TestClose_RepeatsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		g.s.trouble(only("release", silent), nil)
+		require.NoError(t, g.lock(guard.AsyncRelease(), guard.TTL(time.Minute)))
+		begun := time.Now()
+		require.NoError(t, g.Close())
+		assert.Equal(t, time.Second, time.Since(begun))
+	}, guard.StoreTimeout(time.Minute))
+}
+
 // A lease outlives its Guard while Redis is silent: its context ends with Close, each release is one short attempt of its
 // caller, and no goroutine stays, as the end of the bubble shows.
 func TestClose_ALeaseThatOutlivesItsGuardWhileRedisIsSilent(t *testing.T) {

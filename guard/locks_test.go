@@ -237,7 +237,9 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 			return nil
 		}, guard.FailOpen()))
 		assert.True(t, ran)
+		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), nothing, guard.FailOpen(), guard.Limit(3)))
 		events := g.r.Observations("Event")
+		assert.EqualValues(t, 3, events[len(events)-1].Lock.Limit)
 		at := slices.IndexFunc(events, func(o guardtest.Observation) bool { return o.Event.Kind == guard.EventFailedOpen })
 		require.GreaterOrEqual(t, at, 0)
 		opened := events[at] // a call in the background may fail after it
@@ -329,6 +331,7 @@ func TestLocksKinds_LimitOfSeveralKeys(t *testing.T) {
 		assert.Equal(t, "b", busy.Key)
 		assert.EqualValues(t, 2, busy.Limit)
 		held, third := g.holdAll("a d", two)
+		assert.EqualValues(t, 2, g.r.Observations("HoldStart")[3].Lock.Limit)
 		_, fenced := guard.Fence(held)
 		assert.False(t, fenced)
 		require.NoError(t, errors.Join(first(), second(), third()))

@@ -92,6 +92,19 @@ type listed map[int]int
 
 func (listed) MarshalJSON() ([]byte, error) { return []byte("[1]"), nil }
 
+// worded is a number whose JSON is a text.
+type worded float32
+
+func (worded) MarshalJSON() ([]byte, error) { return []byte(`"1"`), nil }
+
+// counted is a number whose JSON is 1.
+type counted float64
+
+func (counted) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
+
+// inside has a value with an Equal where JSON does not see it, and reflection may not call it.
+type inside struct{ cents cents }
+
 // nulled is a list whose JSON is null.
 type nulled []int
 
@@ -153,6 +166,13 @@ func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	notKept(t, "JSON does not give it back: map[string]*int[…] differs", map[string]*int{"a\xffb": nil})
 	notKept[any](t, "JSON does not give it back: guard_test.listed differs", listed{1: 2})
 	notKept[any](t, "JSON does not give it back: guard_test.nulled differs", nulled{1})
+	notKept[any](t, "JSON does not give it back: guard_test.worded differs", worded(1))
+	notKept(t, "JSON does not give it back: guard_test.inside.cents.n differs", inside{cents{1, 1}})
+	bubble(t, func(t *testing.T, g *env) {
+		_, _, err := once(g, gives[any](counted(math.NaN())))
+		require.NoError(t, err)
+		assert.ErrorContains(t, g.r.Events(guard.EventNotKept)[0].Err, "guard_test.counted differs")
+	})
 	_, why := later(t, *cycle)
 	require.ErrorContains(t, why, "JSON does not give it back: guard_test.custom.self.self")
 }
