@@ -171,7 +171,7 @@ func (s *Store) Depth(key string) int {
 }
 
 // Calls is how many commands of a kind were run: acquire, renew (one for each batch; a
-// re-entry is one), release.
+// re-entry is one, and its end another), release.
 func (s *Store) Calls(op string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -91,11 +91,9 @@ func (l *memoryLock) busy(c guardstore.Claim, at time.Time) guardstore.ClaimRepl
 		}
 		r.Done = h.depth == 0
 	}
-	if l.mayBeJoined() {
-		for _, h := range l.holders {
-			if h.limit > 1 && (r.Limit == guardstore.Exclusive || h.limit < r.Limit) {
-				r.Limit = h.limit
-			}
+	for _, h := range l.holders {
+		if h.limit > 1 && (r.Limit == guardstore.Exclusive || h.limit < r.Limit) {
+			r.Limit = h.limit
 		}
 	}
 	for i, w := range l.queue {

@@ -66,12 +66,13 @@ func (f *fatal) Fatal(args ...any) {
 
 func (f *fatal) Fatalf(format string, args ...any) { f.Fatal(fmt.Sprintf(format, args...)) }
 
-func TestMemoryGuard_LoseNeedsAGuardOfThisPackage(t *testing.T) {
+func TestMemoryGuard_BadArgumentsEndTheTest(t *testing.T) {
 	t.Parallel()
 	own, memory := guardtest.NewRedisGuard(t), guardtest.NewMemoryGuard(t)
 	for want, do := range map[string]func(tb testing.TB){
 		"not from NewMemoryGuard": func(tb testing.TB) { guardtest.Lose(tb, own, guard.Key("k")) },
 		"or its test has ended":   func(tb testing.TB) { guardtest.Outage(tb, own, nil) },
+		"TTL 0s is outside":       func(tb testing.TB) { guardtest.NewMemoryGuard(tb, guard.TTL(0)) },
 		"no key": func(tb testing.TB) {
 			guardtest.Lose(tb, memory, func(context.Context) (string, error) { return "", errors.New("no key") })
 		},
@@ -84,4 +85,67 @@ func TestMemoryGuard_LoseNeedsAGuardOfThisPackage(t *testing.T) {
 		<-ended
 		assert.Contains(t, f.text, want)
 	}
+}
+
+func TestStore_CountsCalls(t *testing.T) {
+	t.Parallel()
+	s := guardtest.NewStore()
+	g, err := guard.NewWithStore(s)
+	require.NoError(t, err)
+	defer g.Close()
+	for range 2 {
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }))
+	}
+	assert.Equal(t, []int{2, 0, 2}, []int{s.Calls("acquire"), s.Calls("renew"), s.Calls("release")})
+}
+
+func TestStore_ARevokedHoldIsReleasedAsRevoked(t *testing.T) {
+	t.Parallel()
+	s := guardtest.NewStore()
+	r, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "a-1", TTL: time.Minute})
+	require.NoError(t, err)
+	assert.False(t, s.Revoke("k", r.Fence+1))
+	assert.True(t, s.Revoke("k", r.Fence))
+	released, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: r.Fence})
+	require.NoError(t, err)
+	assert.Equal(t, guardstore.ReleaseRevoked, released.Status)
+}
+
+// A claim without a subscription asks each second. After five seconds of silence it is dead, and the next one gets in.
+func TestStore_AWaitingClaimThatIsSilentIsDead(t *testing.T) {
+	for silence, holder := range map[time.Duration]int{5 * time.Second: 1, 5*time.Second + 1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			s := guardtest.NewStore()
+			a, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "a-1", TTL: time.Minute})
+			require.NoError(t, err)
+			_, err = s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "b-1", TTL: time.Minute, Queue: true, Unsubscribed: true})
+			require.NoError(t, err)
+			time.Sleep(silence)
+			_, err = s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
+			require.NoError(t, err)
+			assert.Equal(t, holder, s.Depth("k"))
+			assert.Empty(t, s.Queue("k"))
+		})
+	}
+}
+
+// A release that is repeated, because its reply was lost, keeps the record for as long as the first one.
+func TestStore_ARepeatedReleaseKeepsTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := guardtest.NewStore(), &guardstore.Once{Keep: time.Hour}
+		claim := guardstore.Claim{Key: "k", Owner: "a-1", TTL: time.Minute, Once: o}
+		a, err := s.Acquire(t.Context(), claim)
+		require.NoError(t, err)
+		for range 2 {
+			_, err = s.Release(t.Context(), guardstore.Release{
+				Key: "k", Owner: "a-1", Fence: a.Fence, Record: &guardstore.Outcome{Once: *o, State: guardstore.RecordDone},
+			})
+			require.NoError(t, err)
+			time.Sleep(40 * time.Minute)
+		}
+		claim.Owner = "b-1"
+		b, err := s.Acquire(t.Context(), claim)
+		require.NoError(t, err)
+		assert.Equal(t, guardstore.ClaimRecorded, b.Status)
+	})
 }
