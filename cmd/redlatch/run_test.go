@@ -42,18 +42,22 @@ func TestRun_EndsWithTheCodeOfItsCommand(t *testing.T) {
 		assert.Equal(t, c.says == "", got.stderr == "")
 		r.free("code")
 	}
+	r.fails(127, "no such file", "run", "--once", "1h", "never begun", "--", lost)
+	r.do(0, "run", "--once", "1h", "never begun", "--", "true")
+	r.do(0, "forget", "--yes", "never begun")
 }
 
 func TestRun_GivesItsCommandInputAndEnvironment(t *testing.T) {
 	r := shared(t)
-	c := r.prepare("run", "env", "--", "sh", "-c", "cat; echo $REDLATCH_KEY $REDLATCH_FENCE; ps -o pgid= -p $$; echo $$ ${REDIS_URL-none}")
+	c := r.prepare("run", "env", "--", "sh", "-c", "cat; echo $REDLATCH_KEY $REDLATCH_FENCE; ps -o pgid= -p $$; echo $$ ${REDIS_URL-none} $REDLATCH_TEST_PROGRAM")
 	c.cmd.Stdin = strings.NewReader("from the input\n")
 	words := strings.Fields(c.start().ends(0).stdout)
-	require.Len(t, words, 8)
+	require.Len(t, words, 9)
 	assert.Equal(t, []string{"from", "the", "input", "env"}, words[:4])
 	assert.Regexp(t, `^\d{16}$`, words[4])
 	assert.Equal(t, words[6], words[5], "a process group of its own")
 	assert.Equal(t, "none", words[7], "the URL is not for it, unless it is asked")
+	assert.Equal(t, "1", words[8], "other variables are")
 	got := r.do(0, "run", "--keep-redis-url", "with URL", "--", "sh", "-c", `echo "$REDIS_URL"`)
 	assert.Equal(t, "redis://"+r.addr+"\n", got.stdout)
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -87,7 +89,7 @@ func TestUsage_Completion(t *testing.T) {
 	assert.Contains(t, r.do(0, "completion", "bash").stdout, "redlatch")
 	for typed, want := range map[string]string{ // :0 adds names of files
 		"re": "revoke :4", "run --m": "--max-hold --min-hold :4", "--redi": "--redis --redis-password-file :4", "show k --js": "--json :4",
-		"show ": ":4", "ls ": ":4", "run ": ":4", "run k ": ":0", "run k -n ./x ": ":0",
+		"show ": ":4", "ls ": ":4", "revoke ": ":4", "break ": ":4", "forget ": ":4", "run ": ":4", "run k ": ":0", "run k -n ./x ": ":0",
 	} {
 		var got []string
 		for _, line := range rows(r.do(0, append([]string{"__complete"}, strings.Split(typed, " ")...)...)) {
@@ -153,4 +155,22 @@ func TestUsage_ThePageHasEachFlag(t *testing.T) {
 		cmd.LocalNonPersistentFlags().VisitAll(has)
 	}
 	assert.Greater(t, n, 15)
+}
+
+func TestUsage_WordsAndNumbers(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, `it's "a\b"`, oneLine(`it's "a\b"`))
+	assert.Equal(t, `a\nb`, oneLine("a\nb"))
+	now := time.Now()
+	assert.Equal(t, []string{"0s", "1s", "?"}, []string{age(now, now.Add(time.Second)), age(now, now.Add(-time.Second)), age(now, time.Time{})})
+	for ttl, want := range map[time.Duration][2]time.Duration{
+		100 * time.Millisecond: {5 * time.Millisecond, 100 * time.Millisecond / 6}, time.Second: {20 * time.Millisecond, time.Second / 6},
+		time.Hour: {200 * time.Millisecond, 5 * time.Second},
+	} {
+		r := &run{}
+		require.NoError(t, r.times(ttl, false))
+		assert.Equal(t, want, [2]time.Duration{r.reserve, r.grace})
+	}
+	gone := func(context.Context, string, uint64) (bool, error) { return false, nil }
+	assert.EqualError(t, end(t.Context(), "k", 7, gone), "k has no hold with the fence 7 any more: nothing was done")
 }

@@ -36,7 +36,8 @@ type Package struct {
 // These kinds are not made, as no test can notice them: another number or operand in the size that is reserved for a
 // map or slice, or in a call of math/rand; without slices.Grow, slices.Clip, strings.Builder.Grow, runtime.KeepAlive or testing.TB.Helper;
 // without a deferred stop of a timer or cancel of a context, which only frees memory earlier; without setting an
-// element of a slice to nil, for the garbage collector.
+// element of a slice to nil, for the garbage collector; without putting a value into a sync.Pool; without a result that
+// is a constant of 0.
 func Load(root, pkg string, files *regexp.Regexp) (*Package, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", `{{.ImportPath}}|{{.Export}}|{{.Dir}}|{{join .GoFiles " "}}`, pkg) //nolint:noctx // a tool
 	cmd.Dir, cmd.Stderr = root, os.Stderr
@@ -280,6 +281,9 @@ func (m *maker) droppable(s ast.Stmt) bool {
 	case *ast.Ident:
 		return f.Name != "panic"
 	case *ast.SelectorExpr: // without these, the next one hangs or panics, or nothing happens
+		if t := m.info.Types[f.X].Type; t != nil && strings.TrimPrefix(t.String(), "*") == "sync.Pool" {
+			return false
+		}
 		return !slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock", "Grow", "KeepAlive", "Helper"}, f.Sel.Name)
 	}
 	return true
@@ -334,7 +338,7 @@ func (m *maker) results(r *ast.ReturnStmt) {
 			} else {
 				m.condition(e)
 			}
-		} else if text := m.source(e); text != "nil" && text != "0" && text != `""` && !strings.HasSuffix(text, "{}") {
+		} else if text := m.source(e); text != "nil" && !strings.HasSuffix(text, "{}") && !isZero(t) {
 			worth = true
 		}
 		zero[i] = "*new(" + m.source(kinds[i]) + ")"
@@ -350,6 +354,11 @@ func (m *maker) results(r *ast.ReturnStmt) {
 	if worth {
 		m.wrap(r, fmt.Sprintf("if mutantIs(%d) { return %s }; ", m.id("nothing", r), strings.Join(zero, ", ")), "")
 	}
+}
+
+// isZero reports whether an expression is a constant that is 0 or an empty text.
+func isZero(t types.TypeAndValue) bool {
+	return t.Value != nil && slices.Contains([]string{"0", `""`}, t.Value.ExactString())
 }
 
 // isLogic reports whether && or || joins an expression, whose conditions have mutants of their own.

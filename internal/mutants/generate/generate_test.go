@@ -61,10 +61,18 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 )
 
+const none = 0
+
+var pool sync.Pool
+
+func zero() int { return none }
+
 func f(a []*int, n int) {
+	pool.Put(a)
 	timer := time.NewTimer(1)
 	defer timer.Stop()
 	_, cancel := context.WithCancel(context.Background())
