@@ -173,6 +173,10 @@ func TestMiddleware_OfTheWholeEngine(t *testing.T) {
 	} {
 		assert.Equal(t, want, status(engine, request), request)
 	}
+
+	engine = gin.New()
+	engine.Use(guardgin.Middleware(busy(t), guardgin.Lock("order:7", guard.NoWait())))
+	assert.Equal(t, http.StatusConflict, status(engine, "POST /nope"), "the key fits")
 }
 
 func TestAnnotate_RowsApplyToTheirRoutes(t *testing.T) {

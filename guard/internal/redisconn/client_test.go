@@ -408,6 +408,18 @@ func TestClient_AWriteHasSoManyCommands(t *testing.T) {
 	assert.Zero(t, c.active)
 }
 
+func TestClient_ACallHasSoManyCommands(t *testing.T) {
+	t.Parallel()
+	which, cmds, one := make([]int, callMost+2), make([]*Command, callMost+2), NewScriptOfMany("return {}").With([]string{"k"})
+	for i := range cmds {
+		which[i], cmds[i] = i, &one
+	}
+	calls, parts := callsOf(cmds, which, false)
+	require.Len(t, calls, 2)
+	assert.Len(t, calls[0], callMost)
+	assert.Equal(t, []int{callMost, callMost + 1}, parts[1])
+}
+
 // A command is on its way with others. Its caller gets the reply, though it is canceled, and leaves at its deadline.
 func TestClient_ACallerLeavesACommonWrite(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -479,7 +491,16 @@ func TestClient_ANodeOfAClusterNeedsAClusterClient(t *testing.T) {
 			require.ErrorContains(t, err, "ClusterClient", name)
 		})
 	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
+	require.NotErrorIs(t, (&link{client: cluster}).check(t.Context(), moved{}), ErrNeedsCluster, "it is one")
 }
+
+// moved is the answer of a node that does not serve a slot any more.
+type moved struct{}
+
+func (moved) Error() string { return "MOVED 15882 127.0.0.1:7001" }
+func (moved) RedisError()   {}
 
 // WAIT is sent along with the command, on its connection.
 func TestClient_WaitsForReplicas(t *testing.T) {

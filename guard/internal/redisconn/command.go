@@ -82,7 +82,7 @@ func appendPointers(words []any, texts []string) []any {
 }
 
 func isNoScript(cmd noRetryCmd) bool {
-	return cmd.Err() != nil && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT")
+	return redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT")
 }
 
 // noRetryCmd is a command that go-redis does not send again when its reply was lost: whether
