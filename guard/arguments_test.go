@@ -104,6 +104,7 @@ func TestOptions_OfAGuard(t *testing.T) {
 		{guard.HandoverWindow(-1), "HandoverWindow"},
 		{guard.HandoverWindow(5), "HandoverWindow 5ns is less than 1ms"},
 		{guard.HandoverWindow(time.Minute + 1), "HandoverWindow 1m0.000000001s is outside 0 to 1m0s"},
+		{guard.HandoverWindow(0), ""},
 		{guard.HandoverWindow(time.Minute), ""},
 		{guard.Limit(3), "Limit is for a call or a rule, not for a Guard"},
 		{guard.Shared(), "Shared is for a call or a rule, not for a Guard"},

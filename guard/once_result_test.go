@@ -97,6 +97,11 @@ type worded float32
 
 func (worded) MarshalJSON() ([]byte, error) { return []byte(`"1"`), nil }
 
+// opposite is a truth value whose JSON is the other one.
+type opposite bool
+
+func (o opposite) MarshalJSON() ([]byte, error) { return json.Marshal(!bool(o)) }
+
 // counted is a number whose JSON is 1.
 type counted float64
 
@@ -167,6 +172,7 @@ func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	notKept[any](t, "JSON does not give it back: guard_test.listed differs", listed{1: 2})
 	notKept[any](t, "JSON does not give it back: guard_test.nulled differs", nulled{1})
 	notKept[any](t, "JSON does not give it back: guard_test.worded differs", worded(1))
+	notKept(t, "JSON does not give it back: guard_test.opposite differs", opposite(true))
 	notKept(t, "JSON does not give it back: guard_test.inside.cents.n differs", inside{cents{1, 1}})
 	bubble(t, func(t *testing.T, g *env) {
 		_, _, err := once(g, gives[any](counted(math.NaN())))

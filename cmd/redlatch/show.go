@@ -208,17 +208,15 @@ func age(now, since time.Time) string {
 }
 
 func round(d time.Duration) string {
-	switch {
-	case d < 10*time.Second:
+	if d < 10*time.Second {
 		return d.Round(100 * time.Millisecond).String()
-	default:
-		return d.Round(time.Second).String()
 	}
+	return d.Round(time.Second).String()
 }
 
 // visible quotes a text of others that could steer the terminal.
 func visible(text string) string {
-	if quoted := strconv.Quote(text); quoted != `"`+text+`"` || strings.ContainsAny(text, " ") && text != strings.TrimSpace(text) {
+	if quoted := strconv.Quote(text); quoted != `"`+text+`"` || text != strings.TrimSpace(text) {
 		return quoted
 	}
 	return text

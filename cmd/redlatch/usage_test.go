@@ -163,6 +163,8 @@ func TestUsage_WordsAndNumbers(t *testing.T) {
 	assert.Equal(t, `a\nb`, oneLine("a\nb"))
 	now := time.Now()
 	assert.Equal(t, []string{"0s", "1s", "?"}, []string{age(now, now.Add(time.Second)), age(now, now.Add(-time.Second)), age(now, time.Time{})})
+	assert.Equal(t, []string{"9.9s", "12s", "no end"}, []string{left(9940 * time.Millisecond), left(12300 * time.Millisecond), left(0)})
+	assert.Equal(t, []string{"a b", `" a"`, `"a\nb"`}, []string{visible("a b"), visible(" a"), visible("a\nb")})
 	for ttl, want := range map[time.Duration][2]time.Duration{
 		100 * time.Millisecond: {5 * time.Millisecond, 100 * time.Millisecond / 6}, time.Second: {20 * time.Millisecond, time.Second / 6},
 		time.Hour: {200 * time.Millisecond, 5 * time.Second},

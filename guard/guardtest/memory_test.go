@@ -102,8 +102,7 @@ func TestStore_CountsCalls(t *testing.T) {
 func TestStore_ARevokedHoldIsReleasedAsRevoked(t *testing.T) {
 	t.Parallel()
 	s := guardtest.NewStore()
-	r, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "a-1", TTL: time.Minute})
-	require.NoError(t, err)
+	r := acquires(t, s, guardstore.Claim{Owner: "a-1"})
 	assert.False(t, s.Revoke("k", r.Fence+1))
 	assert.True(t, s.Revoke("k", r.Fence))
 	released, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: r.Fence})
@@ -116,12 +115,10 @@ func TestStore_AWaitingClaimThatIsSilentIsDead(t *testing.T) {
 	for silence, holder := range map[time.Duration]int{5 * time.Second: 1, 5*time.Second + 1: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			s := guardtest.NewStore()
-			a, err := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "a-1", TTL: time.Minute})
-			require.NoError(t, err)
-			_, err = s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "b-1", TTL: time.Minute, Queue: true, Unsubscribed: true})
-			require.NoError(t, err)
+			a := acquires(t, s, guardstore.Claim{Owner: "a-1"})
+			acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true, Unsubscribed: true})
 			time.Sleep(silence)
-			_, err = s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
+			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
 			require.NoError(t, err)
 			assert.Equal(t, holder, s.Depth("k"))
 			assert.Empty(t, s.Queue("k"))
@@ -129,23 +126,87 @@ func TestStore_AWaitingClaimThatIsSilentIsDead(t *testing.T) {
 	}
 }
 
+// hears is a Listener to whom nothing is of interest.
+type hears struct{}
+
+func (hears) Notify(guardstore.Notification) {}
+func (hears) Waiting() bool                  { return true }
+
+// A claim that gets messages is dead after 25 seconds of silence, or after five if it keeps others out.
+func TestStore_AWaitingClaimThatGetsMessages(t *testing.T) {
+	for silence, holders := range map[time.Duration]int{25 * time.Second: 1, 25*time.Second + 1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			s := guardtest.NewStore()
+			go s.Listen(t.Context(), "b", hears{})
+			synctest.Wait()
+			a := acquires(t, s, guardstore.Claim{Owner: "a-1"})
+			acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true})
+			time.Sleep(silence)
+			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
+			require.NoError(t, err)
+			assert.Equal(t, holders, s.Depth("k"), silence)
+		})
+	}
+	for silence, status := range map[time.Duration]guardstore.ClaimStatus{5 * time.Second: guardstore.ClaimBusy, 5*time.Second + 1: guardstore.ClaimHeld} {
+		synctest.Test(t, func(t *testing.T) {
+			s := guardtest.NewStore()
+			go s.Listen(t.Context(), "b", hears{})
+			synctest.Wait()
+			acquires(t, s, guardstore.Claim{Owner: "a-1", Limit: guardstore.Unlimited})
+			acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true})
+			time.Sleep(silence)
+			assert.Equal(t, status, acquires(t, s, guardstore.Claim{Owner: "c-1", Limit: guardstore.Unlimited}).Status, silence)
+		})
+	}
+}
+
+// acquires sends a claim of the key k for a minute.
+func acquires(t *testing.T, s *guardtest.Store, c guardstore.Claim) guardstore.ClaimReply {
+	t.Helper()
+	c.Key, c.TTL = "k", time.Minute
+	r, err := s.Acquire(t.Context(), c)
+	require.NoError(t, err)
+	return r
+}
+
+func TestStore_FailFailsEachCommand(t *testing.T) {
+	t.Parallel()
+	s, down := guardtest.NewStore(), errors.New("down")
+	a := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: &guardstore.Once{Keep: time.Hour}})
+	s.Fail(down)
+	_, acquire := s.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: "b-1", TTL: time.Minute})
+	renew := s.Renew(t.Context(), []guardstore.Grant{{Key: "k", Owner: "a-1", Fence: a.Fence, TTL: time.Minute}})[0].Err
+	_, release := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
+	_, recorded := s.Recorded(t.Context(), "k")
+	_, forget := s.Forget(t.Context(), guardstore.Forget{Key: "k"})
+	for _, err := range []error{acquire, renew, release, recorded, forget} {
+		assert.Same(t, down, err)
+	}
+	assert.Equal(t, 1, s.Depth("k"))
+}
+
 // A release that is repeated, because its reply was lost, keeps the record for as long as the first one.
 func TestStore_ARepeatedReleaseKeepsTheRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o := guardtest.NewStore(), &guardstore.Once{Keep: time.Hour}
-		claim := guardstore.Claim{Key: "k", Owner: "a-1", TTL: time.Minute, Once: o}
-		a, err := s.Acquire(t.Context(), claim)
-		require.NoError(t, err)
+		a := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: o})
 		for range 2 {
-			_, err = s.Release(t.Context(), guardstore.Release{
+			_, err := s.Release(t.Context(), guardstore.Release{
 				Key: "k", Owner: "a-1", Fence: a.Fence, Record: &guardstore.Outcome{Once: *o, State: guardstore.RecordDone},
 			})
 			require.NoError(t, err)
 			time.Sleep(40 * time.Minute)
 		}
-		claim.Owner = "b-1"
-		b, err := s.Acquire(t.Context(), claim)
-		require.NoError(t, err)
-		assert.Equal(t, guardstore.ClaimRecorded, b.Status)
+		assert.Equal(t, guardstore.ClaimRecorded, acquires(t, s, guardstore.Claim{Owner: "b-1", Once: o}).Status)
+	})
+}
+
+// Work that began, and of which nothing was heard since, has begun for as long as its record is there.
+func TestStore_AgeOfWorkThatBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := guardtest.NewStore(), &guardstore.Once{Keep: time.Hour, AtMostOnce: true}
+		acquires(t, s, guardstore.Claim{Owner: "a-1", Once: o})
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, 10*time.Minute, acquires(t, s, guardstore.Claim{Owner: "b-1", Once: o}).Record.Age)
 	})
 }
