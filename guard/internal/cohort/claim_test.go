@@ -329,6 +329,21 @@ func TestClaim_LeavesNothing(t *testing.T) {
 			}
 		})
 	}
+	t.Run("its first attempt may yet arrive", func(t *testing.T) {
+		inBubble(t, &store{OnAcquire: inTurn(unanswered, queued(0, time.Minute))}, func(b *rig) {
+			c := b.comes()
+			time.Sleep(2 * attempt)
+			b.leaves(c)
+			assert.True(b, b.released(1)[0].Tombstone)
+		})
+	})
+	t.Run("the first caller leaves, and another waits", func(t *testing.T) {
+		inBubble(t, &store{OnAcquire: inTurn(unanswered, mint)}, func(b *rig) {
+			first, second := b.comes(), b.comes()
+			b.leaves(first)
+			_ = b.ends(b.has(second)) // at once
+		})
+	})
 	t.Run("it leaves while its claim asks", func(t *testing.T) {
 		inBubble(t, &store{OnAcquire: inTurn(queued(0, time.Minute), unanswered)}, func(b *rig) {
 			c := b.comes()

@@ -115,11 +115,12 @@ func TestShared_ReadersThatLeaveInAnOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		p     cohort.Patience
 		takes time.Duration
+		ended bool // the context has
 	}{
-		"a call's time": {cohort.Patience{Most: time.Hour}, timeout},
-		"less":          {cohort.Patience{Most: timeout / 4}, timeout / 4},
-		"the grace":     {cohort.Patience{Most: timeout, Grace: timeout / 8}, timeout / 8}, // of a context that has ended
-		"a refusal":     {cohort.Patience{Most: timeout}, attempt / 10},
+		"a call's time": {cohort.Patience{Most: time.Hour}, timeout, false},
+		"less":          {cohort.Patience{Most: timeout / 4, Grace: timeout / 8}, timeout / 4, false},
+		"the grace":     {cohort.Patience{Most: timeout, Grace: timeout / 8}, timeout / 8, true},
+		"a refusal":     {cohort.Patience{Most: timeout}, attempt / 10, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{OnAcquire: mint, OnRenew: func(ctx context.Context, _ int) guardstore.RenewReply {
@@ -138,7 +139,7 @@ func TestShared_ReadersThatLeaveInAnOutage(t *testing.T) {
 				begun := time.Now()
 				ctx, cancel := context.WithCancel(b.Context())
 				defer cancel()
-				if c.p.Grace > 0 {
+				if c.ended {
 					cancel()
 				}
 				for _, r := range readers {
@@ -219,6 +220,24 @@ func TestHold_Check(t *testing.T) {
 			require.Len(b, b.Checks(), 1)
 			assert.Equal(b, 2, b.Checks()[0].Depth)
 			_ = h.Drop(holder)
+			_ = b.ends(h)
+		})
+	}
+}
+
+// A check whose caller has left still waits for the answer for the grace.
+func TestHold_CheckOfACallerThatLeft(t *testing.T) {
+	const takes = 50 * time.Millisecond
+	for grace, asked := range map[time.Duration]bool{2 * takes: true, takes / 2: false} {
+		inBubble(t, &store{OnAcquire: mint, OnRenew: func(ctx context.Context, _ int) guardstore.RenewReply {
+			retry.Pause(ctx, nil, takes)
+			return guardstore.RenewReply{Held: true, Err: ctx.Err()}
+		}}, func(b *rig) {
+			h := b.has(b.comes())
+			ctx, cancel := context.WithCancel(b.Context())
+			cancel()
+			err := h.Check(ctx, "check", cohort.Patience{Most: timeout, Grace: grace})
+			assert.Equal(b, asked, err == nil, "%v: %v", grace, err)
 			_ = b.ends(h)
 		})
 	}
