@@ -108,7 +108,9 @@ func (c *candidate) campaign(ctx context.Context) (pause time.Duration, err erro
 	lease, err := c.g.Acquire(ctx, c.key, c.opts...)
 	switch {
 	case err == nil:
-	case ctx.Err() != nil, errors.Is(err, ErrStore): // if ctx ended, no pause is made
+	case ctx.Err() != nil:
+		return 0, ended(ctx)
+	case errors.Is(err, ErrStore):
 		return c.backoff.Next(0), nil
 	default:
 		return 0, err

@@ -71,10 +71,10 @@ func TestOptions_OfTheUserHold(t *testing.T) {
 	}
 	assert.Equal(t, inFlight, o.single(&redis.Options{}, 1).PoolSize)
 	assert.Equal(t, inFlight, o.cluster(&redis.ClusterOptions{}, 1).PoolSize)
-	for _, user := range []redis.Options{{DisableIdentity: true}, {DisableIndentity: true}} { //nolint:staticcheck // users may set it
+	for _, user := range []redis.Options{{DisableIdentity: true}, {DisableIndentity: true}} {
 		assert.True(t, o.single(&user, 1).DisableIdentity)
 	}
-	for _, user := range []redis.ClusterOptions{{DisableIdentity: true}, {DisableIndentity: true}} { //nolint:staticcheck // as above
+	for _, user := range []redis.ClusterOptions{{DisableIdentity: true}, {DisableIndentity: true}} {
 		assert.True(t, o.cluster(&user, 1).DisableIdentity)
 	}
 }
