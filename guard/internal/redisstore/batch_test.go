@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -153,6 +154,22 @@ func TestBatch_ManyAreOneScript(t *testing.T) {
 		require.Equal(t, guardstore.ReleaseDone, r.Status)
 	}
 	assert.Empty(t, s.Admin.Keys(t.Context(), "redlatch:*").Val())
+}
+
+// A claim that is busy is sent once more, by itself. The claim beside it is not.
+func TestBatch_TwoOfWhichOneIsBusy(t *testing.T) {
+	t.Parallel()
+	s := testenv.NewRedis(t)
+	store := testenv.RedisStore(t, s.Admin, "redlatch")
+	holder, err := store.Acquire(t.Context(), claimOf("taken", "a-1"))
+	require.NoError(t, err)
+	require.Equal(t, guardstore.ClaimHeld, holder.Status)
+	s.ResetCommands()
+	claimed, _, errs := redisstore.Together(t.Context(), store, []guardstore.Claim{claimOf("taken", "b-1"), claimOf("free", "b-2")}, nil)
+	require.NoError(t, errors.Join(errs...))
+	assert.Equal(t, guardstore.ClaimBusy, claimed[0].Status)
+	assert.Equal(t, guardstore.ClaimHeld, claimed[1].Status)
+	assert.Equal(t, 2, s.Scripts())
 }
 
 // Of claims of one key that go together, one is held. Those that wait queue one behind the other.
