@@ -62,6 +62,11 @@ func TestRun_GivesItsCommandInputAndEnvironment(t *testing.T) {
 	assert.Equal(t, "redis://"+r.addr+"\n", got.stdout)
 }
 
+// A command may run for longer than the ttl: the lock is renewed.
+func TestRun_RenewalsKeepTheCommand(t *testing.T) {
+	shared(t).do(0, "run", "--ttl", "1s", "renewed", "--", "sleep", "2")
+}
+
 // A job runs each minute, and the second host is a little late.
 func TestRun_MinHoldKeepsTheKeyAfterTheCommand(t *testing.T) {
 	r := own(t)

@@ -74,6 +74,7 @@ func TestShow_HoldersAndWaiting(t *testing.T) {
 	assert.Len(t, rows(r.do(0, "ls", "--json")), 2)
 	got := r.do(0, "show", "export").stdout
 	assert.Equal(t, 2, strings.Count(got, "export is held by "), got)
+	assert.NotContains(t, got, "is free")
 	assert.Regexp(t, `(?m)^  1\. +\S+ +for \S+ \(limit 2\)$`, got)
 	assert.Regexp(t, fmt.Sprintf(`(?m)^  fence +%d\n  left +\S+s\n  calls +1\n  what +first`, first.Fence()), got)
 	assert.Contains(t, got, "\n1 waiting\n")

@@ -121,6 +121,17 @@ func TestTerminal_BreakAndForgetAskAtATerminal(t *testing.T) {
 	}
 }
 
+// A record of work in progress cannot be deleted, so nothing is asked.
+func TestTerminal_ForgetOfWorkInProgress(t *testing.T) {
+	r := own(t)
+	holder := r.start("run", "--once", "1h", "k", "--", "sleep", "1000")
+	r.held("k")
+	at := r.atTerminal("forget", "k")
+	at.ends(75)
+	assert.NotContains(t, at.shown(), "Forget it?")
+	holder.signal(syscall.SIGTERM).ends(143)
+}
+
 // While a user reads the question, another call may finish the work. Its record was not shown.
 func TestTerminal_ForgetDeletesNoRecordThatWasNotShown(t *testing.T) {
 	r := own(t)
