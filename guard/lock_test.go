@@ -359,7 +359,7 @@ func TestHandover_IsAnEvent(t *testing.T) {
 }
 
 // A caller that finds the lock busy learns who got it last.
-func TestHandover_TheNextHolderIsTheOneThatIsNamed(t *testing.T) {
+func TestHandover_NamesTheNextHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		first := g.take(guard.Metadata("first"))
 		second := g.later(guard.Metadata("second"))

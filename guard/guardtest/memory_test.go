@@ -126,7 +126,7 @@ func TestStore_AWaitingClaimThatIsSilentIsDead(t *testing.T) {
 	}
 }
 
-// hears is a Listener to whom nothing is of interest.
+// hears is a Listener that ignores its messages.
 type hears struct{}
 
 func (hears) Notify(guardstore.Notification) {}

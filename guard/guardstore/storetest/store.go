@@ -341,7 +341,7 @@ func (s *storeTest) keys() {
 		s.renewed(t, true)
 		s.setDepth(t, 2, true)
 		s.leaves(t)
-		// One server of a majority may not have a's release yet, and another what takes b's claim back.
+		// On a majority, a's release may not have reached one server, nor the end of b's claim another.
 		c := s.getsWithin(contractTTL/2, s.claim("c"))
 		s.release(c, true, guardstore.ReleaseDone)
 	}
