@@ -81,6 +81,32 @@ func TestPrimary_ASentinelThatHangs(t *testing.T) {
 	}
 }
 
+// Calls and renewals ask Sentinel.
+func TestPrimary_EachCommandAsksSentinel(t *testing.T) {
+	t.Parallel()
+	user := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})
+	defer func() { require.NoError(t, user.Close()) }()
+	c := Open(user, Options{AttemptTimeout: 10 * time.Millisecond})
+	defer func() { require.NoError(t, c.Close()) }()
+	asked := make(chan struct{}, 10)
+	c.primary.dial = func(context.Context, string, string) (net.Conn, error) { asked <- struct{}{}; return nil, io.EOF }
+	ended, end := context.WithCancel(t.Context()) // so that nothing is sent
+	end()
+	for _, send := range []func(){
+		func() { _, _ = c.Do(ended, of("it")) },
+		func() { c.Pipeline(ended, []Command{of("it")}) },
+	} {
+		require.Eventually(t, func() bool { return !c.primary.checking.Load() }, 20*time.Second, time.Millisecond, "it is still asked")
+		c.primary.checked.Store(0)
+		send()
+		select {
+		case <-asked:
+		case <-time.After(20 * time.Second):
+			require.FailNow(t, "it is not asked")
+		}
+	}
+}
+
 // The errors of connections name the server, and with Sentinel the primary.
 func TestPrimary_IsTheServerThatErrorsName(t *testing.T) {
 	t.Parallel()
