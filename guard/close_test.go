@@ -129,6 +129,19 @@ func TestShutdown_LetsWorkFinish(t *testing.T) {
 	})
 }
 
+// The error of a context that has ended says why once.
+func TestShutdown_TheErrorOfItsContext(t *testing.T) {
+	boom, cancel := context.WithCancelCause(t.Context())
+	cancel(errBoom)
+	for want, ctx := range map[string]context.Context{"context canceled": canceled(t.Context()), "context canceled: boom": boom} {
+		bubble(t, func(t *testing.T, g *env) {
+			l := g.take()
+			require.EqualError(t, g.Shutdown(ctx), want)
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrClosed)
+		})
+	}
+}
+
 // A lease that was not released in time, and work that continues without its lock, are not waited for.
 func TestShutdown_DoesNotWaitForEndedLeases(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
