@@ -140,10 +140,7 @@ func (h *hold) callerError(ctx context.Context, err error) error {
 // release ends the hold's part in its grant. It returns a loss that was known before, or that the release brings to light.
 func (h *hold) release(ctx context.Context, lost *LostError, p cohort.Patience) (*LostError, error) {
 	if lost != nil {
-		// The goroutine that reports the loss may not have done this yet; the next call must not
-		// find the key taken by this hold. Nothing depends on the release.
-		h.Abandon(h.root.ctx) //nolint:contextcheck // the hold's own
-		p = cohort.Patience{Most: min(p.Most, releaseGrace)}
+		p = cohort.Patience{Most: min(p.Most, releaseGrace)} // nothing depends on the release
 	}
 	handedOver, err := h.Release(ctx, p)
 	switch {

@@ -135,9 +135,7 @@ func (c *candidate) campaign(ctx context.Context) (pause time.Duration, err erro
 // lead runs fn for one term, and releases the lock even if fn panics.
 func (c *candidate) lead(ctx context.Context, lease *Lease) (own, released error) { //nolint:contextcheck // term descends from ctx
 	term, end := context.WithCancelCause(lease.Context())
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
 		select {
 		case <-c.g.inside.Draining():
 			end(ErrClosed) // Shutdown waits for leases, and a term has no end of its own
@@ -146,7 +144,6 @@ func (c *candidate) lead(ctx context.Context, lease *Lease) (own, released error
 	}()
 	defer func() {
 		end(lease.hold.lostError(ErrReleased))
-		<-done
 		released = giveUpTerm(ctx, lease)
 	}()
 	return c.fn(term), nil //nolint:contextcheck // it descends from ctx

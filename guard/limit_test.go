@@ -37,6 +37,18 @@ func TestLimit_AtMostNAtOnce(t *testing.T) {
 	})
 }
 
+func TestLimit_APermitWithMaxHoldIsHandedOver(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		opts := []guard.LockOption{guard.Limit(2), guard.MaxHold(time.Hour)}
+		a, b := g.take(opts...), g.take(opts...)
+		next := g.later(opts...)
+		g.free(a)
+		c := <-next
+		assert.Equal(t, testenv.Owner(a), testenv.Owner(c))
+		g.free(b, c)
+	})
+}
+
 // choosy is a store that has limits, and no readers.
 type choosy struct{ *store }
 

@@ -259,12 +259,10 @@ func (g *Guard) waitEnd(ctx context.Context, c *call, depth int, w cohort.Waited
 	if err != nil {
 		result = g.orLoss(ctx, err)
 	}
-	if len(g.observers) > 0 {
-		g.observers.WaitEnd(c.waitCtx, c.lock, WaitResult{ //nolint:contextcheck // as above
-			Outcome: c.outcome(err), Elapsed: clock.Now().Sub(c.begun),
-			Queued: w.Queued, Local: w.Local, Depth: depth, Holder: w.Holder, Err: result,
-		})
-	}
+	g.observers.WaitEnd(c.waitCtx, c.lock, WaitResult{ //nolint:contextcheck // as above
+		Outcome: c.outcome(err), Elapsed: clock.Now().Sub(c.begun),
+		Queued: w.Queued, Local: w.Local, Depth: depth, Holder: w.Holder, Err: result,
+	})
 	return result
 }
 

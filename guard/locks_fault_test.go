@@ -184,6 +184,7 @@ func TestLocksFree_FreeKeysAreTakenAndGivenBackAtTheSameTime(t *testing.T) {
 		{"acquire", "a", "bcd"}, {"acquire", "c", "abd"}, {"release", "a", "a"}, {"release", "c", "c"},
 	} {
 		kept, land := r.HoldBack(testenv.Both(testenv.RunsScript(t, row.script), redistest.Contains(testenv.LockOf(row.first))))
+		called := time.Now()
 		done := testenv.InBackground(func() error { return r.WithLocks(t.Context(), keysOf("a b c d"), nothing) })
 		testenv.Await(t, kept)
 		asked := time.Now()
@@ -194,6 +195,7 @@ func TestLocksFree_FreeKeysAreTakenAndGivenBackAtTheSameTime(t *testing.T) {
 		if ends := seen.Observations("WaitEnd"); row.script == "acquire" {
 			for _, end := range ends[len(ends)-4:] {
 				assert.GreaterOrEqual(t, end.Wait.Elapsed, least, "the wait for each began when all were asked for")
+				assert.Less(t, end.Wait.Elapsed, time.Since(called)+time.Second)
 			}
 		}
 		testenv.Eventually(t, func() bool { return heldOf(t, r, "abcd") == "" }, "something is held")

@@ -212,7 +212,7 @@ func TestOnce_ResultThatJSONGivesBackIsKept(t *testing.T) {
 	keeps(later(t, equalsNothing{7}))
 	keeps(later(t, struct{ Price float32 }{0.1}))
 	kept, why := later[any](t, map[string]any{
-		"int": 42, "uint": uint8(7), "float": float32(0.1), "list": []string{"a"}, "none": []int(nil), "map": map[key]int{"k": 1}, "nil": (*int)(nil), "yes": true,
+		"int": 42, "uint": uint8(7), "float": float32(0.1), "list": []string{"a"}, "none": []int(nil), "map": map[key]int{"k": 1}, "nil": (*int)(nil), "no map": map[key]int(nil), "yes": true,
 	})
 	require.NoError(t, why)
 	assert.InDelta(t, 42, kept.(map[string]any)["int"], 0)
