@@ -147,7 +147,7 @@ func noSuchHold(key string, fence uint64) error {
 	return &exitError{exitNo, fmt.Errorf("%s has no hold with the fence %d any more: nothing was done", visible(key), fence)}
 }
 
-// forget deletes a record. With a question, it deletes only the record that it showed.
+// forget deletes a record, and only the record that it showed.
 func (e *ending) forget(ctx context.Context, i *inspect.Inspector, key string) error {
 	shown, err := record(ctx, i, key)
 	if err != nil {
@@ -156,16 +156,14 @@ func (e *ending) forget(ctx context.Context, i *inspect.Inspector, key string) e
 	if !e.json {
 		writeRecord(os.Stderr, shown)
 	}
-	if !e.yes {
-		if err := e.ask("The next call runs the work of %s again.\nForget it?", visible(key)); err != nil {
-			return err
-		}
-		switch now, err := record(ctx, i, key); {
-		case err != nil:
-			return err
-		case now.Record.State != shown.Record.State || now.Record.Fence != shown.Record.Fence:
-			return &exitError{exitNo, fmt.Errorf("%s has another record by now: nothing was done", visible(key))}
-		}
+	if err := e.ask("The next call runs the work of %s again.\nForget it?", visible(key)); err != nil {
+		return err
+	}
+	switch now, err := record(ctx, i, key); {
+	case err != nil:
+		return err
+	case now.Record.State != shown.Record.State || now.Record.Fence != shown.Record.Fence:
+		return &exitError{exitNo, fmt.Errorf("%s has another record by now: nothing was done", visible(key))}
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

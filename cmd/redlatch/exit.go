@@ -63,8 +63,6 @@ type exitError struct {
 
 func (e *exitError) Error() string { return fmt.Sprint(e.Err) }
 
-func (e *exitError) Unwrap() error { return e.Err }
-
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
@@ -78,8 +76,6 @@ func exitCode(err error) int {
 		return exit.Code
 	case errors.Is(err, guard.ErrOption), errors.Is(err, guard.ErrKey):
 		return exitUsage
-	case errors.Is(err, guard.ErrLost):
-		return exitLost
 	case errors.Is(err, inspect.ErrInProgress):
 		return exitBusy
 	case errors.Is(err, inspect.ErrFormat), errors.Is(err, guard.ErrDamagedRecord):

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
-	"io"
 	"io/fs"
-	"math"
 	"os"
 	"strconv"
 	"time"
@@ -20,13 +18,12 @@ import (
 type duration time.Duration
 
 func (d *duration) Set(text string) error {
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		text += "s"
+	}
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
-		seconds, notNumber := strconv.ParseFloat(text, 64)
-		if notNumber != nil || math.IsNaN(seconds) || math.Abs(seconds) > math.MaxInt64/float64(time.Second)/2 {
-			return errors.New("want a duration such as 250ms, 1m30s or 20h, or seconds")
-		}
-		parsed = time.Duration(seconds * float64(time.Second))
+		return errors.New("want a duration such as 250ms, 1m30s or 20h, or seconds")
 	}
 	*d = duration(parsed)
 	return nil
@@ -81,7 +78,7 @@ func (p *program) password(flags *pflag.FlagSet) (string, error) {
 	case name == "":
 		return "", nil
 	}
-	text, err := readFile(name)
+	text, err := os.ReadFile(name)
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		err = path.Err
@@ -98,14 +95,4 @@ func (p *program) password(flags *pflag.FlagSet) (string, error) {
 		return "", usagef("%s: the file has more than one line", from)
 	}
 	return string(text), nil
-}
-
-// readFile reads just enough of a file to find out that it is too long.
-func readFile(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	return io.ReadAll(io.LimitReader(file, maxPassword+3))
 }

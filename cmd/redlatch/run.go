@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,6 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/child"
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/inspect"
-	"github.com/redlatch/redlatch/internal/guardhook"
 )
 
 const runAbout = `Run a command while holding the lock of KEY. Commands with the same KEY exclude each other, on all hosts.
@@ -53,7 +53,7 @@ func (p *program) runCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, argv, err := split(cmd.Flags(), args)
-			if help, _ := cmd.Flags().GetBool("help"); help && err == nil {
+			if help, _ := cmd.Flags().GetBool("help"); help {
 				return cmd.Help()
 			}
 			if err != nil {
@@ -88,19 +88,13 @@ func split(fs *pflag.FlagSet, args []string) (key string, argv []string, err err
 	if len(args) == 0 {
 		return "", nil, usagef("KEY is missing")
 	}
-	key, argv = args[0], args[1:]
-	if fs.ArgsLenAtDash() < 0 && len(argv) > 0 { // else "--" stood before KEY, and nothing after it is a flag
-		if err := fs.Parse(argv); err != nil {
-			return "", nil, usagef("%w", err)
-		}
-		argv = fs.Args()
-	} else if len(argv) > 0 && argv[0] == "--" {
-		argv = argv[1:]
+	if err := fs.Parse(args[1:]); err != nil {
+		return "", nil, usagef("%w", err)
 	}
-	if help, _ := fs.GetBool("help"); len(argv) == 0 && !help {
+	if len(fs.Args()) == 0 {
 		return "", nil, usagef("COMMAND is missing after KEY")
 	}
-	return key, argv, nil
+	return args[0], fs.Args(), nil
 }
 
 // run is a call of redlatch run.
@@ -133,7 +127,7 @@ type run struct {
 }
 
 func (r *run) do(ctx context.Context, fs *pflag.FlagSet) error {
-	opts, err := r.check(ctx, fs)
+	opts, err := r.check(fs)
 	if err != nil {
 		return err
 	}
@@ -178,11 +172,8 @@ func (r *run) environment() []string {
 	})
 }
 
-// check checks key and flags, and returns the options of the Guard.
-func (r *run) check(ctx context.Context, fs *pflag.FlagSet) ([]guard.Option, error) {
-	if _, err := guard.Key(r.key)(ctx); err != nil {
-		return nil, err
-	}
+// check checks the flags, and returns the options of the Guard.
+func (r *run) check(fs *pflag.FlagSet) ([]guard.Option, error) {
 	switch {
 	case r.noWait && fs.Changed("wait"):
 		return nil, usagef("-n and -w exclude each other")
@@ -201,13 +192,7 @@ func (r *run) check(ctx context.Context, fs *pflag.FlagSet) ([]guard.Option, err
 	if fs.Changed("limit") {
 		r.mode = append(r.mode, guard.Limit(r.limit))
 	}
-	if err := guardhook.CheckOptions(r.mode); err != nil {
-		return nil, err
-	}
 	if fs.Changed("once") {
-		if err := guardhook.CheckOnce(time.Duration(r.keep), []guard.OnceOption(nil)); err != nil {
-			return nil, err
-		}
 		r.work = newRecorded(time.Duration(r.keep))
 	}
 	if r.busyCode < 0 || r.busyCode > 255 {
@@ -228,18 +213,15 @@ func (r *run) check(ctx context.Context, fs *pflag.FlagSet) ([]guard.Option, err
 	default:
 		name = short(filepath.Base(r.argv[0]))
 	}
-	opts := []guard.Option{guard.Prefix(r.prefix), guard.TTL(ttl), guard.Name(name), guard.Metadata(name)}
+	opts := []guard.Option{
+		guard.Prefix(r.prefix), guard.TTL(ttl), guard.Name(name), guard.Metadata(name),
+		guard.MinHold(time.Duration(r.minHold)), guard.MaxHold(time.Duration(r.maxHold)),
+	}
 	if fs.Changed("wait") {
 		opts = append(opts, guard.Wait(time.Duration(r.wait)))
 	}
 	if r.noWait {
 		opts = append(opts, guard.NoWait())
-	}
-	if fs.Changed("min-hold") {
-		opts = append(opts, guard.MinHold(time.Duration(r.minHold)))
-	}
-	if fs.Changed("max-hold") {
-		opts = append(opts, guard.MaxHold(time.Duration(r.maxHold)))
 	}
 	return opts, nil
 }
@@ -272,11 +254,8 @@ func short(text string) string {
 
 // thisHost returns the name of this machine.
 func thisHost() string {
-	host, err := os.Hostname()
-	if err != nil || !utf8.ValidString(host) {
-		return "unknown"
-	}
-	return short(host)
+	host, _ := os.Hostname()
+	return cmp.Or(short(host), "unknown")
 }
 
 // notRun returns the error of a command that could not be started, with the codes of env(1).

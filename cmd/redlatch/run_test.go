@@ -330,7 +330,7 @@ func TestRun_RefusesWrongArguments(t *testing.T) {
 		"-E 256 is outside 0 to 255": "-E 256", "want a duration": "-w soon", "--wait -1s is negative": "-w -1",
 		"--ttl 10ms is outside 100ms": "--ttl 10ms", "10s, a third of the ttl": "-k 11", "--min-hold -1s is outside 0s": "--min-hold -1s",
 		"--max-hold -1s is negative": "--max-hold -1s", "--limit 0 is outside 1 to": "--limit 0", "--limit 10001 is outside": "--limit 10001",
-		"-s and --limit exclude": "-s --limit 3", "with -s or --limit": "-s --min-hold 1s", `--prefix "{" must be`: "--prefix {",
+		"-s and --limit exclude": "-s --limit 3", "with -s or --limit": "-s --min-hold 1s", "--min-hold keeps the whole key": "--limit 2 --min-hold 1s", `--prefix "{" must be`: "--prefix {",
 		"--redis: the scheme is none": "--redis http://user:hunter2@host", "--name has 257 bytes": "--name " + strings.Repeat("n", 257),
 		"--once 0s is outside": "--once 0", "does not go with -s or": "--once 1h -s", "it does not go with -s or --limit": "--once 1h --limit 2",
 	} {
@@ -343,13 +343,14 @@ func TestRun_RefusesWrongArguments(t *testing.T) {
 		"a command is missing": {}, `unknown command "walk"; see redlatch --help`: {"walk"}, "KEY is missing; see redlatch run --help": {"run", "-n"},
 		"COMMAND is missing": {"run", "k"}, "COMMAND is missing after KEY": {"run", "-n", "k", "--"}, "unknown flag: --all": {"run", "./report.sh", "--all"},
 		"COMMAND is missing after KEY;":     {"run", "--", "k", "--"},
-		"KEY is missing; see redlatch show": {"show"}, `unexpected argument "b" after KEY;`: {"show", "k", "b"}, `unexpected argument "b" after MATCH;`: {"ls", "a", "b"},
+		"KEY is missing; see redlatch show": {"show"}, "KEY is missing; see redlatch revoke": {"revoke"}, "KEY is missing; see redlatch break": {"break"}, `unexpected argument "b" after KEY;`: {"show", "k", "b"}, `unexpected argument "b" after MATCH;`: {"ls", "a", "b"},
 		"invalid argument \"ten\"": {"revoke", "--fence", "ten", "k"}, `unexpected argument "x" after KEY;`: {"forget", "k", "x"},
 		`--prefix "" must be`: {"show", "--prefix", "", "k"}, "invalid lock key: ": {"revoke", ""}, "invalid lock key": {"run", "", "--", "true"}, "--redis is empty": {"run", "--redis", "", "k", "--", "true"},
+		"--redis is empty; see redlatch doctor": {"doctor", "--redis", ""}, "--redis is empty; see redlatch ls": {"ls", "--redis", ""},
 	} {
 		r.fails(64, says, args...)
 	}
-	r.at("").fails(64, "REDIS_URL", "run", "k", "--", "true")
+	r.at("").fails(64, "which Redis? give --redis URL, or set REDIS_URL;", "run", "k", "--", "true")
 	assert.JSONEq(t, `{"message": "-E 300 is outside 0 to 255; see redlatch run --help", "code": 64}`,
 		r.do(64, "run", "--json", "-E", "300", "k", "--", "true").stderr)
 }
@@ -406,4 +407,5 @@ func TestRun_BadPasswordFileIsRefused(t *testing.T) {
 		assert.Contains(t, got.stderr, says)
 		assert.NotContains(t, got.stderr, secret)
 	}
+	r.do(69, "ls", "--redis-password-file", r.passwordFile(strings.Repeat("x", 4096)+"\r\n"))
 }

@@ -56,7 +56,9 @@ func TestShow_Free(t *testing.T) {
 	assert.Equal(t, says{0, "nothing is held\n", ""}, r.do(0, "ls"))
 	assert.Equal(t, says{0, "no lock is held whose key matches order\n", ""}, r.do(0, "ls", "order"))
 	assert.Equal(t, says{0, "order:1 is free\nno process waits\n", ""}, r.do(0, "show", "order:1"))
-	assert.Equal(t, "redlatch: order:1 is free\n", r.do(1, "revoke", "order:1").stderr)
+	for _, args := range [][]string{{"revoke"}, {"break", "--yes"}, {"break", "--yes", "--json"}} {
+		r.fails(1, "order:1 is free", append(args, "order:1")...)
+	}
 }
 
 // ls and show have each holder, and the waiting processes. revoke ends one holder.
@@ -90,9 +92,8 @@ func TestShow_HoldersAndWaiting(t *testing.T) {
 	fence := strconv.FormatUint(second.Fence(), 10)
 	r.fails(64, fmt.Sprintf("export has 2 holders: name one by --fence %d or %s;", first.Fence(), fence), "revoke", "export")
 	r.fails(1, "no hold with the fence 7 any more: nothing was done", "revoke", "--fence", "7", "export")
-	revoked := r.do(0, "revoke", "--json", "--fence", fence, "export").stdout
-	assert.Contains(t, revoked, `"done":"revoke"`)
-	assert.Contains(t, revoked, `"fence":`+fence)
+	revoked := decoded[doneJSON](t, r.do(0, "revoke", "--json", "--fence", fence, "export").stdout)
+	assert.Equal(t, doneJSON{Key: "export", Done: "revoke", Instance: holder.Instance, Fence: second.Fence()}, revoked)
 	<-second.Context().Done()
 	require.ErrorIs(t, second.Release(t.Context()), guard.ErrRevoked)
 	third.ends(0)
@@ -143,8 +144,26 @@ func TestShow_Break(t *testing.T) {
 		r.fails(1, "no hold with the fence 0 any more: nothing was done", append(verb, "--fence", "0", "broken")...)
 	}
 	require.NoError(t, lease.Check(t.Context()))
-	assert.Contains(t, r.do(0, "break", "--yes", "broken").stdout, "broken was taken from ")
+	instance := decoded[lockJSON](t, r.do(0, "show", "--json", "broken").stdout).Holders[0].Instance
+	assert.Equal(t, "broken was taken from "+instance+"\n", r.do(0, "break", "--yes", "broken").stdout)
 	r.free("broken")
+	fence := r.holds("broken").Fence()
+	broken := decoded[doneJSON](t, r.do(0, "break", "--yes", "--json", "broken").stdout)
+	assert.NotEmpty(t, broken.Instance)
+	assert.Equal(t, doneJSON{Key: "broken", Done: "break", Instance: broken.Instance, Fence: fence}, broken)
+}
+
+// A user may have the right to look, or the right to change, and not both.
+func TestShow_UsersWithoutTheRights(t *testing.T) {
+	r := own(t)
+	r.holds("k")
+	r.unfinished("k")
+	for user, without := range map[string]string{"blind": "-evalsha_ro", "reader": "-evalsha"} {
+		require.NoError(t, r.rdb.Do(t.Context(), "acl", "setuser", user, "on", ">secret", "~*", "&*", "+@all", without).Err())
+		for _, args := range [][]string{{"revoke"}, {"break", "-y"}, {"forget", "-y"}} {
+			r.at(user+":secret@"+r.addr).fails(69, "Redis refuses: NOPERM", append(args, "k")...)
+		}
+	}
 }
 
 func TestShow_OtherValuesAreNoLocks(t *testing.T) {
@@ -190,7 +209,9 @@ func TestShow_ListFitsTheColumns(t *testing.T) {
 
 func TestShow_Doctor(t *testing.T) {
 	r := own(t)
-	assert.Regexp(t, `(?m)^ok    version \(`+r.addr+`\): (Redis|Valkey) \d`, r.do(0, "doctor").stdout)
+	good := r.do(0, "doctor").stdout
+	assert.Regexp(t, `(?m)^ok    version \(`+r.addr+`\): (Redis|Valkey) \d`, good)
+	assert.NotContains(t, good, `"says":`)
 	require.NoError(t, r.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	require.NoError(t, r.rdb.ConfigSet(t.Context(), "maxmemory", "100mb").Err())
 	assert.Regexp(t, `(?m)^bad   memory \(`+r.addr+`\): .*\n      fix: CONFIG SET`, r.do(1, "doctor").stdout)
@@ -243,6 +264,7 @@ func TestForget_DeletesTheRecord(t *testing.T) {
 	r.once("done", func() {})
 	assert.Equal(t, "the record of done was deleted\n", r.do(0, "forget", "--yes", "done").stdout)
 	assert.Equal(t, "redlatch: done has no record\n", r.do(1, "forget", "--yes", "done").stderr)
+	r.fails(1, "none has no record", "forget", "none")
 	r.unfinished("k")
 	r.fails(64, "there is no terminal to ask on: give --yes", "forget", "k")
 	assert.Equal(t, says{0, `{"key":"k","done":"forget","state":"unfinished","fence":7}` + "\n", ""}, r.do(0, "forget", "--json", "-y", "k"))
@@ -256,4 +278,81 @@ func TestForget_DeletesTheRecord(t *testing.T) {
 		r.fails(75, "the work of this record is in progress", "forget", "-y", "working")
 	})
 	assert.EqualValues(t, 1, r.rdb.Exists(t.Context(), "redlatch:{working}:once").Val())
+}
+
+func TestShow_AllOfALock(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	before := func(d time.Duration) time.Time { return now.Add(-d) }
+	full := inspect.Info{
+		Key: "k", Now: now, Queued: 5, LastFence: 9,
+		Holders: []inspect.Holder{
+			{Instance: "a:1", Metadata: "me", Since: before(90 * time.Second), Left: 20 * time.Second, Fence: 7, Depth: 2, Limit: 3, Revoked: true},
+			{Instance: "b:22", Since: before(1500 * time.Millisecond), Fence: 812, Limit: 1},
+		},
+		Waiting: []inspect.Waiter{{Instance: "c:3", Since: before(5 * time.Second), Asked: now, Limit: 3, Front: true}, {Instance: "long:44", Since: before(time.Second)}},
+		Record: &inspect.Record{
+			State: inspect.RecordDone, Instance: "a:1", Metadata: "request 7", Since: before(time.Hour), Left: time.Minute, Fence: 5, Size: 10,
+		},
+	}
+	small := inspect.Info{
+		Key: "s", Now: now, Holders: []inspect.Holder{{Instance: "a:1", Since: now, Left: time.Second, Fence: 8, Depth: 1, Limit: 1}},
+		Record: &inspect.Record{State: inspect.RecordInProgress, Since: before(time.Second), Fence: 5},
+	}
+	var out strings.Builder
+	wrote := func(write func()) string { out.Reset(); write(); return out.String() }
+	assert.Equal(t, `k is held by a:1 for 1m30s
+  fence  7
+  left   20s
+  calls  2
+  what   me (limit 3) (revoked)
+k is held by b:22 for 1.5s
+  fence  812
+  left   no end
+  calls  0
+  what   (done, its MinHold has not ended)
+record: done 1h0m0s ago by a:1
+  fence   5
+  left    1m0s
+  result  10 bytes
+  what    request 7
+last fence  9
+5 waiting
+  1.  c:3      for 5s (limit 3)
+  2.  long:44  for 1s (shared)
+      and 3 more
+`, wrote(func() { writeLock(&out, full) }))
+	assert.Equal(t, `s is held by a:1 for 0s
+  fence  8
+  left   1s
+  calls  1
+record: in progress for 1s
+  fence  5
+  left   no end
+no other process waits
+`, wrote(func() { writeLock(&out, small) }))
+	assert.Equal(t, "record: damaged\n", wrote(func() { writeRecord(&out, inspect.Info{Record: &inspect.Record{State: damaged}}) }))
+
+	table := func(columns int) string {
+		return wrote(func() { writeTable(&out, []inspect.Info{full, small}, "", columns) })
+	}
+	all := `KEY  HELD BY  FOR    LEFT    WAITING   FENCE  WHAT
+k    a:1      1m30s  20s     5 for 5s  7      me (limit 3) (revoked)
+k    b:22     1.5s   no end            812    (done, its MinHold has not ended)
+s    a:1      0s     1s      0         8      
+`
+	widest := len("k    b:22     1.5s   no end            812    (done, its MinHold has not ended)")
+	assert.Equal(t, []string{all, all}, []string{table(0), table(widest)})
+	assert.Equal(t, strings.Replace(all, "(done, its MinHold has not ended)", "(done, its MinHo… has not ended)", 1), table(widest-1))
+	assert.Equal(t, strings.NewReplacer("(done, its MinHold has not ended)", "(don…ed)", "me (limit 3) (revoked)", "me (…ed)").Replace(all), table(20))
+
+	text, err := json.Marshal(toJSON(full))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"key":"k","holders":[`+
+		`{"instance":"a:1","metadata":"me","since":"2023-11-14T22:11:50Z","left":20,"fence":7,"depth":2,"limit":3,"revoked":true},`+
+		`{"instance":"b:22","metadata":"","since":"2023-11-14T22:13:18.5Z","left":0,"fence":812,"depth":0,"limit":1,"revoked":false}],`+
+		`"waiting":[{"instance":"c:3","since":"2023-11-14T22:13:15Z","asked":"2023-11-14T22:13:20Z","limit":3,"front":true},`+
+		`{"instance":"long:44","since":"2023-11-14T22:13:19Z","limit":0,"front":false}],"queued":5,`+
+		`"record":{"state":"done","instance":"a:1","metadata":"request 7","since":"2023-11-14T21:13:20Z","left":60,"fence":5,"size":10},`+
+		`"last_fence":9,"now":"2023-11-14T22:13:20Z"}`, string(text))
 }

@@ -145,4 +145,9 @@ func TestTerminal_ForgetDeletesNoRecordThatWasNotShown(t *testing.T) {
 		at.shows("another record by now: nothing was done")
 		assert.Equal(t, since, r.rdb.Get(t.Context(), "redlatch:{"+key+"}:once").Val(), key)
 	}
+	r.unfinished("deleted since")
+	at := r.atTerminal("forget", "deleted since").shows("Forget it? [y/N]")
+	require.NoError(t, r.rdb.Del(t.Context(), "redlatch:{deleted since}:once").Err())
+	at.press("y\n").ends(1)
+	at.shows("deleted since has no record")
 }

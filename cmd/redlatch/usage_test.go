@@ -16,6 +16,9 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/doctor"
+	"github.com/redlatch/redlatch/guard"
 )
 
 func TestUsage_FlagsStandAnywhere(t *testing.T) {
@@ -55,15 +58,25 @@ func TestUsage_TheCommandKeepsItsFlags(t *testing.T) {
 		assert.Contains(t, got.stdout, "\nExit codes:\n", args)
 		assert.Empty(t, got.stderr)
 	}
+	assert.Regexp(t, `(?s)--redis or REDIS_URL is the URL.*  run +Run .*  ls +List .*  show +Show .*  revoke +Ask `, r.do(0, "--help").stdout)
+	help := r.do(0, "run", "--help").stdout
+	assert.Regexp(t, `(?s) --no-wait .* --wait .* --shared .* --limit n .* --ttl `, help)
+	assert.Contains(t, help, "--max-hold duration ")
+	assert.NotContains(t, help, "(default 0s)")
 }
 
 func TestUsage_DidYouMean(t *testing.T) {
 	r := nowhere(t)
 	for word, says := range map[string]string{
 		"rn": "run", "shwo": "show", "watch": "ls", "doctr": "doctor", "lss": "ls", "forgot": "forget", "list": "ls", "exec": "run", "unlock": "revoke or break",
+		"ping": "doctor", "reset": "forget", "describe": "show", "force": "break or forget",
 	} {
 		r.fails(64, fmt.Sprintf("redlatch: unknown command %q: did you mean %s?; see redlatch --help\n", word, says), word, "-n", "k", "--yes")
 	}
+	r.fails(64, `unknown command "forgive"; see`, "forgive")
+	got := r.do(64)
+	assert.Empty(t, got.stdout)
+	assert.Contains(t, got.stderr, "\nUsage:\n")
 }
 
 // The help and the documentation have the exit codes of the code.
@@ -89,7 +102,7 @@ func TestUsage_Completion(t *testing.T) {
 	assert.Contains(t, r.do(0, "completion", "bash").stdout, "redlatch")
 	for typed, want := range map[string]string{ // :0 adds names of files
 		"re": "revoke :4", "run --m": "--max-hold --min-hold :4", "--redi": "--redis --redis-password-file :4", "show k --js": "--json :4",
-		"show ": ":4", "ls ": ":4", "revoke ": ":4", "break ": ":4", "forget ": ":4", "run ": ":4", "run k ": ":0", "run k -n ./x ": ":0",
+		"show ": ":4", "ls ": ":4", "revoke ": ":4", "break ": ":4", "forget ": ":4", "doctor ": ":4", "version ": ":4", "run ": ":4", "run k ": ":0", "run k -n ./x ": ":0",
 	} {
 		var got []string
 		for _, line := range rows(r.do(0, append([]string{"__complete"}, strings.Split(typed, " ")...)...)) {
@@ -108,7 +121,7 @@ func TestUsage_ManualPages(t *testing.T) {
 	for _, name := range []string{"redlatch.1", "redlatch-run.1", "redlatch-revoke.1"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
-		assert.Contains(t, string(text), `"Nov 2023"`)
+		assert.Contains(t, string(text), `"Nov 2023" "redlatch `+version()+`"`)
 		assert.Equal(t, name == "redlatch.1", strings.Contains(string(text), "\n  75   the lock is busy"), name)
 	}
 	r.fails(64, "DIRECTORY is missing", "man")
@@ -173,6 +186,24 @@ func TestUsage_WordsAndNumbers(t *testing.T) {
 		require.NoError(t, r.times(ttl, false))
 		assert.Equal(t, want, [2]time.Duration{r.reserve, r.grace})
 	}
+	assert.Equal(t, "ok    version: Redis 8\n", spell(doctor.Finding{Level: doctor.OK, Check: "version", Says: "Redis 8"}))
+	assert.Equal(t, "Observe is nil", plain(&guard.OptionError{Option: "Observe", Reason: "is nil"}), "no flag")
 	gone := func(context.Context, string, uint64) (bool, error) { return false, nil }
 	assert.EqualError(t, end(t.Context(), "k", 7, gone), "k has no hold with the fence 7 any more: nothing was done")
+}
+
+func TestUsage_Durations(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"250ms": 250 * time.Millisecond, "1m30s": 90 * time.Second, "0.2": 200 * time.Millisecond, "30": 30 * time.Second, "-1": -time.Second, "0": 0,
+	} {
+		d := duration(time.Hour)
+		require.NoError(t, d.Set(text), text)
+		assert.Equal(t, duration(want), d, text)
+	}
+	for _, text := range []string{"", "soon", "NaN", "Inf", "1e3", "1e300", "99999999999"} {
+		d := duration(time.Hour)
+		require.ErrorContains(t, d.Set(text), "want a duration such as", text)
+		assert.Equal(t, duration(time.Hour), d)
+	}
 }

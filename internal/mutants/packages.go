@@ -34,7 +34,7 @@ var (
 var more = map[string][]string{
 	"./guard":                        {"./guard/internal/redisstore"}, // Replicas
 	"./guard/guardstore":             {"./guard/guardtest"},
-	"./guard/guardtest":              {"./guard/internal/model", "./guard/internal/model/records"},
+	"./guard/guardtest":              {"./guard/internal/model", "./guard/internal/model/records", "./guard/internal/cohort", "./guard"},
 	"./guard/internal/clock":         {"./guard/internal/watchdog", "./guard/internal/retry"},
 	"./guard/internal/cohort":        {"./guard"},
 	"./guard/internal/keyformat":     {"./guard"},
