@@ -327,7 +327,7 @@ func TestRun_RefusesWrongArguments(t *testing.T) {
 	r := nowhere(t)
 	for says, flags := range map[string]string{
 		"unknown flag: --fast": "--fast", "exclude each other": "-n -w 1", "--ok-if-busy and -E": "--ok-if-busy -E 1",
-		"-E 256 is outside 0 to 255": "-E 256", "want a duration": "-w soon", "--wait -1s is negative": "-w -1",
+		"-E 256 is outside 0 to 255": "-E 256", "-E -1 is outside": "-E -1", "want a duration": "-w soon", "--wait -1s is negative": "-w -1",
 		"--ttl 10ms is outside 100ms": "--ttl 10ms", "10s, a third of the ttl": "-k 11", "--min-hold -1s is outside 0s": "--min-hold -1s",
 		"--max-hold -1s is negative": "--max-hold -1s", "--limit 0 is outside 1 to": "--limit 0", "--limit 10001 is outside": "--limit 10001",
 		"-s and --limit exclude": "-s --limit 3", "with -s or --limit": "-s --min-hold 1s", "--min-hold keeps the whole key": "--limit 2 --min-hold 1s", `--prefix "{" must be`: "--prefix {",

@@ -36,7 +36,6 @@ func newClusterNodes(l link, renewals redis.UniversalClient, tasks *task.Group) 
 func (n *clusterNodes) combiner(ctx context.Context, cmd Command) (*combiner, error) {
 	addr, err := n.addr(ctx, cmd.Keys[0])
 	if err != nil {
-		n.onFailure(ctx, err)
 		return nil, err
 	}
 	n.mu.Lock()

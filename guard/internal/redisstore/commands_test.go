@@ -19,6 +19,11 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
+func TestLoad_OfAFileThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	assert.Panics(t, func() { Load(lua, "none") })
+}
+
 // What a claim sends, and that all but the plain ones go by themselves.
 func TestCommand_OfAClaim(t *testing.T) {
 	t.Parallel()
@@ -218,6 +223,25 @@ func TestStore_ClaimsAndKeptResultsWaitForReplicas(t *testing.T) {
 		_, err = s.Release(t.Context(), guardstore.Release{Key: "k", Record: &guardstore.Outcome{}})
 		require.NoError(t, err)
 		assert.Equal(t, n, conn.acks)
+	}
+}
+
+// A caller waits for a renewal without a ttl: it goes with the commands of callers.
+func TestStore_ARenewalThatACallerWaitsForIsACommand(t *testing.T) {
+	t.Parallel()
+	conn := &ackedConn{fixedConn: fixedConn{reply: "held"}}
+	s := &Store{conn: conn, prefix: "guard", now: clock.Now}
+	for _, row := range []struct {
+		isCommand bool
+		batch     []guardstore.Grant
+	}{
+		{true, []guardstore.Grant{{Key: "k"}}},
+		{false, []guardstore.Grant{{Key: "k"}, {Key: "l"}}},
+		{false, []guardstore.Grant{{Key: "k", TTL: time.Second}}},
+	} {
+		conn.acks = -1 // no command
+		s.Renew(t.Context(), row.batch)
+		assert.Equal(t, row.isCommand, conn.acks == 0)
 	}
 }
 
