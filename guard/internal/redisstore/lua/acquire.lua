@@ -84,10 +84,10 @@ end
 
 -- join puts the owner into the queue: at the lower of the place that it has and the place that it brings, else
 -- at the end. It returns the place, and how many owners are in front.
-local function join(found, had, alone)
+local function join(found, had)
   local queued = math.min(had or math.huge, place > 0 and place or math.huge)
   if queued == math.huge then
-    local last = not alone and redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
+    local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
     queued = math.max(at, last and last + 1 or 0)
   end
   redis.call('HSET', seen, owner, clock .. mark)
@@ -101,7 +101,7 @@ local function join(found, had, alone)
     hold.flags = hold.flags .. 'w'
     redis.call('HSET', lock, found.owner, encode(hold))
   end
-  return queued, not alone and redis.call('ZRANK', queue, owner) or 0
+  return queued, redis.call('ZRANK', queue, owner)
 end
 
 local found, hold = inside(owner), nil
@@ -120,7 +120,7 @@ if not had then
 end
 local queued, front = 0, 0
 if place then
-  queued, front = join(found, had, alone)
+  queued, front = join(found, had)
 end
 if found.limit > 1 then
   found, hold = grant_waiting(found, above, {owner = owner, ttl = ttl, meta = meta})
