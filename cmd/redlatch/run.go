@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -288,17 +287,13 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 		taken <- err
 	}()
 	waiting, waited := context.WithCancel(ctx)
-	var explained sync.WaitGroup
-	explained.Go(func() { r.explain(waiting) })
-	defer func() {
-		waited()
-		explained.Wait()
-	}()
+	defer waited()
+	go r.explain(waiting)
 	var ended error
 	for {
 		select {
 		case sig := <-r.signals:
-			if child.Ends(sig) && ended == nil {
+			if child.Ends(sig) {
 				ended = &exitError{Code: 128 + int(sig.(syscall.Signal))}
 				cancel()
 			}

@@ -33,7 +33,7 @@ func TestRun_EndsWithTheCodeOfItsCommand(t *testing.T) {
 		{7, "", []string{"sh", "-c", "exit 7"}},
 		{137, "", []string{"sh", "-c", "kill -KILL $$"}},
 		{126, script, []string{script}},
-		{127, "redlatch-has-no-such-program", []string{"redlatch-has-no-such-program"}},
+		{127, "redlatch: no-such-program: executable file not found in $PATH\n", []string{"no-such-program"}},
 		{127, "redlatch: ./missing: no such file or directory\n", []string{"./missing"}},
 		{127, "redlatch: " + lost + ": no such file or directory\n", []string{lost}},
 	} {
@@ -78,7 +78,7 @@ func TestRun_WithABusyLock(t *testing.T) {
 	r := shared(t)
 	holder, file := r.start("run", "--name", "the holder", "busy", "--", "sleep", "1000"), r.file()
 	r.held("busy")
-	for flags, code := range map[string]int{"-n": 75, "-w 0.2": 75, "--wait 200ms": 75, "-n -E 9": 9, "-n --ok-if-busy": 0} {
+	for flags, code := range map[string]int{"-n": 75, "-w 0.2": 75, "--wait 200ms": 75, "-n -E 9": 9, "-n -E 255": 255, "-n --ok-if-busy": 0} {
 		got := r.do(code, append(append([]string{"run"}, strings.Fields(flags)...), "busy", "--", "touch", file)...)
 		if code == 0 {
 			assert.Empty(t, got.stdout+got.stderr, "cron would mail it")
@@ -86,8 +86,14 @@ func TestRun_WithABusyLock(t *testing.T) {
 			assert.Contains(t, got.stderr, `busy is busy, held by "the holder"`)
 		}
 	}
+	r.fails(0, "busy is busy", "run", "-n", "-E", "0", "busy", "--", "touch", file)
 	assert.NoFileExists(t, file)
 	holder.signal(syscall.SIGTERM).ends(128 + 15)
+
+	unnamed := r.start("run", "unnamed", "--", "sleep", "1000")
+	r.held("unnamed")
+	assert.Equal(t, "redlatch: unnamed is busy, held by \"sleep\"\n", r.do(75, "run", "-n", "unnamed", "--", "true").stderr)
+	unnamed.signal(syscall.SIGTERM).ends(128 + 15)
 }
 
 // family is a command and its child. Both write their signals into a file.
@@ -328,7 +334,7 @@ func TestRun_RefusesWrongArguments(t *testing.T) {
 	for says, flags := range map[string]string{
 		"unknown flag: --fast": "--fast", "exclude each other": "-n -w 1", "--ok-if-busy and -E": "--ok-if-busy -E 1",
 		"-E 256 is outside 0 to 255": "-E 256", "-E -1 is outside": "-E -1", "want a duration": "-w soon", "--wait -1s is negative": "-w -1",
-		"--ttl 10ms is outside 100ms": "--ttl 10ms", "10s, a third of the ttl": "-k 11", "--min-hold -1s is outside 0s": "--min-hold -1s",
+		"--ttl 10ms is outside 100ms": "--ttl 10ms", "10s, a third of the ttl": "-k 11", "--kill-after -1s is outside": "-k -1", "--min-hold -1s is outside 0s": "--min-hold -1s",
 		"--max-hold -1s is negative": "--max-hold -1s", "--limit 0 is outside 1 to": "--limit 0", "--limit 10001 is outside": "--limit 10001",
 		"-s and --limit exclude": "-s --limit 3", "with -s or --limit": "-s --min-hold 1s", "--min-hold keeps the whole key": "--limit 2 --min-hold 1s", `--prefix "{" must be`: "--prefix {",
 		"--redis: the scheme is none": "--redis http://user:hunter2@host", "--name has 257 bytes": "--name " + strings.Repeat("n", 257),

@@ -186,6 +186,12 @@ func TestUsage_WordsAndNumbers(t *testing.T) {
 		require.NoError(t, r.times(ttl, false))
 		assert.Equal(t, want, [2]time.Duration{r.reserve, r.grace})
 	}
+	r := &run{}
+	require.NoError(t, r.times(time.Second, true))
+	assert.Zero(t, r.grace)
+	const wide = "é"
+	assert.Equal(t, []string{"", "abc", strings.Repeat("x", 256), "x" + strings.Repeat(wide, 127)},
+		[]string{short(""), short("abc"), short(strings.Repeat("x", 257)), short("x" + strings.Repeat(wide, 130))})
 	assert.Equal(t, "ok    version: Redis 8\n", spell(doctor.Finding{Level: doctor.OK, Check: "version", Says: "Redis 8"}))
 	assert.Equal(t, "Observe is nil", plain(&guard.OptionError{Option: "Observe", Reason: "is nil"}), "no flag")
 	gone := func(context.Context, string, uint64) (bool, error) { return false, nil }
