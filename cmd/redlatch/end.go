@@ -204,7 +204,7 @@ func (e *ending) ask(question string, args ...any) error {
 	if e.yes {
 		return nil
 	}
-	if terminalWidth(os.Stdin) == 0 {
+	if !isTerminal(os.Stdin) {
 		return usagef("there is no terminal to ask on: give --yes")
 	}
 	_, _ = fmt.Fprintf(os.Stderr, question+" [y/N] ", args...)

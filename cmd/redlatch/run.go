@@ -123,6 +123,16 @@ type run struct {
 	work      *recorded // of --once
 	child     *child.Child
 	lostText  string // why the command was ended; "" if it was not
+
+	unconfirmed error // of the release; see Event
+	guard.NopObserver
+}
+
+// Event implements guard.Observer.
+func (r *run) Event(_ context.Context, _ guard.Lock, e guard.Event) {
+	if e.Kind == guard.EventReleaseFailure {
+		r.unconfirmed = e.Err
+	}
 }
 
 func (r *run) do(ctx context.Context, fs *pflag.FlagSet) error {
@@ -213,7 +223,7 @@ func (r *run) check(fs *pflag.FlagSet) ([]guard.Option, error) {
 		name = short(filepath.Base(r.argv[0]))
 	}
 	opts := []guard.Option{
-		guard.Prefix(r.prefix), guard.TTL(ttl), guard.Name(name), guard.Metadata(name),
+		guard.Observe(r), guard.Prefix(r.prefix), guard.TTL(ttl), guard.Name(name), guard.Metadata(name),
 		guard.MinHold(time.Duration(r.minHold)), guard.MaxHold(time.Duration(r.maxHold)),
 	}
 	if fs.Changed("wait") {
@@ -318,7 +328,7 @@ func (r *run) take(ctx context.Context, cancel func(), g *guard.Guard) error {
 
 // explain prints at a terminal, after a second, which lock run waits for and who holds it.
 func (r *run) explain(ctx context.Context) {
-	if r.noWait || terminalWidth(os.Stderr) == 0 {
+	if !isTerminal(os.Stderr) {
 		return
 	}
 	select {
@@ -334,9 +344,7 @@ func (r *run) explain(ctx context.Context) {
 			text += ": " + visible(h.Metadata)
 		}
 	}
-	if ctx.Err() == nil {
-		r.say(text, 0)
-	}
+	r.say(text, 0)
 }
 
 func (r *run) busy(err error) error {
@@ -393,7 +401,7 @@ func (r *run) why(err error) string {
 		return fmt.Sprintf("--max-hold %v has passed", &r.maxHold)
 	case errors.Is(err, guard.ErrRevoked):
 		return "it was revoked or broken"
-	case errors.As(err, &lost) && lost.Cause != nil:
+	case errors.As(err, &lost):
 		return plain(lost.Cause)
 	}
 	return plain(err)
@@ -413,7 +421,7 @@ func (r *run) graceAfter(ctx context.Context, cause error) time.Duration {
 	default:
 		return 0
 	}
-	return max(0, min(r.grace, time.Until(r.lease.Deadline())-r.reserve))
+	return min(r.grace, time.Until(r.lease.Deadline())-r.reserve)
 }
 
 // stillThere distinguishes a hold that was revoked from a hold that was broken. Revoke needs the rights of a Guard
@@ -431,7 +439,7 @@ func (r *run) end(why string, grace time.Duration) {
 	kill := time.NewTimer(grace)
 	defer kill.Stop()
 	gone, lost := r.child.Gone(), r.lease.Context().Done()
-	if grace > 0 && r.lease.Err() != nil {
+	if r.lease.Err() != nil {
 		lost = nil // the loss is the reason for this end
 	}
 	for {
@@ -459,8 +467,10 @@ func (r *run) outcome(ctx context.Context) error {
 		return &exitError{exitLost, fmt.Errorf("the lock of %s was lost and the command ended: %s", visible(r.key), r.lostText)}
 	case errors.Is(err, guard.ErrLost):
 		return &exitError{exitLost, fmt.Errorf("the lock of %s was lost before the command ended: %s", visible(r.key), r.why(err))}
-	case err != nil:
-		r.say(fmt.Sprintf("the release of %s was not confirmed, its ttl ends it: %s", visible(r.key), plain(err)), 0)
+	case r.unconfirmed != nil && r.work != nil:
+		r.say(fmt.Sprintf("the record of %s was not confirmed, the command may run again: %s", visible(r.key), plain(r.unconfirmed)), 0)
+	case r.unconfirmed != nil:
+		r.say(fmt.Sprintf("the release of %s was not confirmed, its ttl ends it: %s", visible(r.key), plain(r.unconfirmed)), 0)
 	}
 	return &exitError{Code: r.child.Code()}
 }

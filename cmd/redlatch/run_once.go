@@ -47,18 +47,17 @@ func (w *recorded) run(ctx context.Context, g *guard.Guard, key string, begin fu
 	}
 }
 
-// end lets Once record that the command succeeded, or forget that it began.
+// end lets Once record that the command succeeded, or forget that it began. Its error is a loss of the lock.
 func (w *recorded) end(succeeded bool) error {
 	var failed error
 	if !succeeded {
 		failed = errFailed
 	}
 	w.code <- failed
-	err := <-w.ended
-	if errors.Is(err, errFailed) && !errors.Is(err, guard.ErrLost) {
-		return nil
+	if err := <-w.ended; errors.Is(err, guard.ErrLost) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // done prints when the command was run, and where.

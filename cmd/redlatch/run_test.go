@@ -4,9 +4,12 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,6 +89,8 @@ func TestRun_WithABusyLock(t *testing.T) {
 			assert.Contains(t, got.stderr, `busy is busy, held by "the holder"`)
 		}
 	}
+	waited := r.do(75, "run", "-w", "1.2", "busy", "--", "touch", file).stderr
+	assert.Regexp(t, `^redlatch: busy is busy, held by "the holder"; waited 1\.2\d{0,2}s\n$`, waited, "there is no terminal")
 	r.fails(0, "busy is busy", "run", "-n", "-E", "0", "busy", "--", "touch", file)
 	assert.NoFileExists(t, file)
 	holder.signal(syscall.SIGTERM).ends(128 + 15)
@@ -94,6 +99,8 @@ func TestRun_WithABusyLock(t *testing.T) {
 	r.held("unnamed")
 	assert.Equal(t, "redlatch: unnamed is busy, held by \"sleep\"\n", r.do(75, "run", "-n", "unnamed", "--", "true").stderr)
 	unnamed.signal(syscall.SIGTERM).ends(128 + 15)
+	r.holds("bare")
+	assert.Equal(t, "redlatch: bare is busy\n", r.do(75, "run", "-n", "bare", "--", "true").stderr)
 }
 
 // family is a command and its child. Both write their signals into a file.
@@ -219,12 +226,18 @@ func (p *pipe) gone() {
 
 // The whole process group has ended before the key expires.
 func TestRun_LossKillsTheCommandBeforeTheKeyCanExpire(t *testing.T) {
-	for name, script := range map[string]string{"stubborn": stubborn, "left a child": leader} {
+	for name, script := range map[string]string{"stubborn": stubborn, "left a child": leader, "renewed before": leader} {
 		t.Run(name, func(t *testing.T) {
 			r := own(t)
 			proxy, p := redistest.NewProxy(t, r.addr), newPipe(t)
 			c := r.at(proxy.Addr()).start("run", "--ttl", "6s", "k", "--", "sh", "-c", script, p.path)
 			p.works()
+			if name == "renewed before" {
+				for range 3 { // the last time after the first warning would be due
+					before := r.rdb.HGetAll(t.Context(), "redlatch:{k}").Val()
+					r.eventually("it is renewed", func() bool { return !maps.Equal(before, r.rdb.HGetAll(t.Context(), "redlatch:{k}").Val()) })
+				}
+			}
 			proxy.Freeze()
 			p.gone()
 			require.NoError(t, r.rdb.Exists(t.Context(), "redlatch:{k}").Err()) // so that Redis counts a key that expired; it may be released by now
@@ -241,7 +254,7 @@ func TestRun_LossOfTheKeyUnderTheCommand(t *testing.T) {
 	p.works()
 	require.NoError(t, r.rdb.Del(t.Context(), "redlatch:{deleted}").Err())
 	p.gone()
-	assert.Equal(t, 1, strings.Count(c.ends(70).stderr, "lost"))
+	assert.Equal(t, "redlatch: the lock of deleted was lost and the command ended: no longer held in the store\n", c.ends(70).stderr)
 }
 
 // untilFile is a command that runs until a file exists.
@@ -292,6 +305,35 @@ func TestRun_MaxHoldEndsTheCommand(t *testing.T) {
 	r.free("capped")
 }
 
+// Signals reach a command that has its grace to end.
+func TestRun_ForwardsSignalsDuringTheGrace(t *testing.T) {
+	r := shared(t)
+	file := r.file()
+	c := r.start("run", "--max-hold", "300ms", "-k", "5s", "graceful", "--", "sh", "-c",
+		`trap 'echo TERM >>"$0"' TERM; trap 'echo USR1 >>"$0"; exit' USR1; while :; do sleep 0.02; done`, file)
+	r.awaits(file, 1)
+	c.signal(syscall.SIGUSR1).ends(70)
+	assert.Equal(t, []string{"TERM", "USR1"}, lines(file))
+}
+
+// The command succeeded, whatever Redis says then.
+func TestRun_ReleaseThatIsNotConfirmed(t *testing.T) {
+	for says, flags := range map[string][]string{
+		"the release of k was not confirmed, its ttl ends it: ":          nil,
+		"the record of k was not confirmed, the command may run again: ": {"--once", "1h"},
+	} {
+		t.Run(says, func(t *testing.T) {
+			r := own(t)
+			proxy, file := redistest.NewProxy(t, r.addr), r.file()
+			c := r.at(proxy.Addr()).start(slices.Concat([]string{"run"}, flags, []string{"k", "--", "sh", "-c", untilFile, file})...)
+			r.awaits(file, 1)
+			proxy.Freeze()
+			r.touch(file + ".go")
+			assert.Contains(t, c.ends(0).stderr, "redlatch: "+says)
+		})
+	}
+}
+
 func TestRun_SharedAndLimit(t *testing.T) {
 	r := own(t)
 	r.holds("rates", guard.Shared())
@@ -324,9 +366,34 @@ func TestRunOnce_RunsOnce(t *testing.T) {
 
 func TestRunOnce_KeepsNothingOfACommandThatFailed(t *testing.T) {
 	r := own(t)
-	r.do(7, "run", "--once", "1h", "k", "--", "sh", "-c", "exit 7")
+	assert.Empty(t, r.do(7, "run", "--once", "1h", "k", "--", "sh", "-c", "exit 7").stderr)
 	assert.Zero(t, r.rdb.Exists(t.Context(), "redlatch:{k}:once").Val())
 	assert.Equal(t, "it ran\n", r.do(0, "run", "--once", "1h", "k", "--", "echo", "it ran").stdout)
+}
+
+// The loss is worse than the failure.
+func TestRunOnce_LossThatTheReleaseFinds(t *testing.T) {
+	r := own(t)
+	for _, code := range []string{"0", "7"} {
+		key, file := "exits "+code, r.file()
+		c := r.start("run", "--once", "1h", key, "--", "sh", "-c", untilFile+`; exit "$1"`, file, code)
+		r.awaits(file, 1)
+		require.NoError(t, r.rdb.Del(t.Context(), "redlatch:{"+key+"}").Err())
+		r.touch(file + ".go")
+		assert.Contains(t, c.ends(70).stderr, "the lock of "+key+" was lost before the command ended: ")
+	}
+}
+
+// A program may have done the work. Its result may not be kept, and this user may not be allowed to read the record.
+func TestRunOnce_WorkOfAProgram(t *testing.T) {
+	r := own(t)
+	_, _, err := guard.Once(t.Context(), r.guard(), guard.Key("k"), time.Hour,
+		func(context.Context) (string, error) { return "too long", nil }, guard.MaxResult(1))
+	require.NoError(t, err)
+	argv := []string{"run", "--once", "1h", "k", "--", "false"}
+	assert.Regexp(t, `^redlatch: k: done \S+ ago by \S+:\d+\n$`, r.do(0, argv...).stderr)
+	require.NoError(t, r.rdb.Do(t.Context(), "acl", "setuser", "blind", "on", ">secret", "~*", "&*", "+@all", "-evalsha_ro").Err())
+	assert.Equal(t, "redlatch: k: done\n", r.at("blind:secret@"+r.addr).do(0, argv...).stderr)
 }
 
 func TestRun_RefusesWrongArguments(t *testing.T) {

@@ -174,8 +174,11 @@ func TestShow_OtherValuesAreNoLocks(t *testing.T) {
 	for _, args := range [][]string{{"show", "by hand"}, {"revoke", "by hand"}, {"break", "--yes", "text"}} {
 		r.fails(65, "not a lock", args...)
 	}
+	for _, key := range []string{"d", "b", "a", "e", "c"} {
+		r.holds(key)
+	}
 	got := r.do(65, "ls")
-	assert.Contains(t, got.stdout, "good")
+	assert.Regexp(t, `(?s)\na .*\nb .*\nc .*\nd .*\ne .*\ngood `, got.stdout)
 	assert.Contains(t, got.stderr, "by hand")
 	assert.Equal(t, "b", r.rdb.HGet(t.Context(), "redlatch:{by hand}", "a").Val())
 }

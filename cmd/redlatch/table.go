@@ -14,24 +14,15 @@ import (
 	"github.com/redlatch/redlatch/guard/inspect"
 )
 
-// terminalWidth returns 0 if f is not a terminal.
-func terminalWidth(f *os.File) int {
-	width, _, err := term.GetSize(int(f.Fd()))
-	switch {
-	case err != nil:
-		return 0
-	case width == 0:
-		return 80 // a terminal that does not know its width
-	}
-	return width
-}
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // columns returns the longest line of a result: COLUMNS, or the width of the terminal. 0, in a pipe, is no bound.
 func columns() int {
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil {
 		return n
 	}
-	return terminalWidth(os.Stdout)
+	width, _, _ := term.GetSize(int(os.Stdout.Fd()))
+	return width
 }
 
 const columnGap = 2

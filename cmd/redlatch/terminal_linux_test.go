@@ -100,6 +100,16 @@ func TestTerminal_AWaitingCommandNamesTheHolder(t *testing.T) {
 	at := r.atTerminal("run", "k", "--", "true")
 	at.shows("redlatch: waiting for k; held by ", fmt.Sprintf(":%d for ", holder.cmd.Process.Pid), ": nightly").press("\x03").ends(130)
 	holder.signal(syscall.SIGTERM).ends(143)
+	r.holds("bare")
+	at = r.atTerminal("run", "bare", "--", "true").shows("waiting for bare; held by ")
+	assert.Regexp(t, `held by \S+ for \S+s\r\n$`, at.shown())
+	at.press("\x03").ends(130)
+}
+
+func TestTerminal_TheListIsAsWideAsTheTerminal(t *testing.T) {
+	r := own(t)
+	r.holds("order:" + strings.Repeat("payment-", 50))
+	r.atTerminal("ls").shows("…").ends(0)
 }
 
 func TestTerminal_BreakAndForgetAskAtATerminal(t *testing.T) {
