@@ -69,20 +69,23 @@ func (f *fatal) Fatalf(format string, args ...any) { f.Fatal(fmt.Sprintf(format,
 func TestMemoryGuard_BadArgumentsEndTheTest(t *testing.T) {
 	t.Parallel()
 	own, memory := guardtest.NewRedisGuard(t), guardtest.NewMemoryGuard(t)
+	var ended *guard.Guard
+	t.Run("a test", func(t *testing.T) { ended = guardtest.NewMemoryGuard(t) })
+	require.ErrorIs(t, ended.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }), guard.ErrClosed)
 	for want, do := range map[string]func(tb testing.TB){
 		"not from NewMemoryGuard": func(tb testing.TB) { guardtest.Lose(tb, own, guard.Key("k")) },
-		"or its test has ended":   func(tb testing.TB) { guardtest.Outage(tb, own, nil) },
+		"or its test has ended":   func(tb testing.TB) { guardtest.Outage(tb, ended, nil) },
 		"TTL 0s is outside":       func(tb testing.TB) { guardtest.NewMemoryGuard(tb, guard.TTL(0)) },
 		"no key": func(tb testing.TB) {
 			guardtest.Lose(tb, memory, func(context.Context) (string, error) { return "", errors.New("no key") })
 		},
 	} {
-		f, ended := &fatal{TB: t}, make(chan struct{})
+		f, done := &fatal{TB: t}, make(chan struct{})
 		go func() {
-			defer close(ended)
+			defer close(done)
 			do(f)
 		}()
-		<-ended
+		<-done
 		assert.Contains(t, f.text, want)
 	}
 }
@@ -110,6 +113,57 @@ func TestStore_ARevokedHoldIsReleasedAsRevoked(t *testing.T) {
 	assert.Equal(t, guardstore.ReleaseRevoked, released.Status)
 }
 
+func TestStore_TheHolderIsToldOfItsRevocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := guardtest.NewStore()
+		a := listens(t, s, "a")
+		r := acquires(t, s, guardstore.Claim{Owner: "a-1"})
+		for mute, want := range map[bool][]guardstore.Notification{true: nil, false: {{Owner: "a-1", Revoked: true}}} {
+			a.got = nil
+			s.Mute(mute)
+			assert.True(t, s.Revoke("k", r.Fence))
+			assert.Equal(t, want, a.got)
+		}
+		assert.Equal(t, guardstore.ClaimFinished, acquires(t, s, guardstore.Claim{Owner: "a-1"}).Status)
+	})
+}
+
+func TestStore_DropOfAKeyThatWasNeverLocked(t *testing.T) {
+	t.Parallel()
+	s := guardtest.NewStore()
+	s.Drop("k")
+	assert.Zero(t, s.Depth("k"))
+}
+
+// A claim that arrives after its owner has left is refused for a minute.
+func TestStore_TombstonesLastAMinute(t *testing.T) {
+	for after, want := range map[time.Duration]guardstore.ClaimStatus{
+		time.Minute - 1: guardstore.ClaimFinished, time.Minute: guardstore.ClaimHeld,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := guardtest.NewStore()
+			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Tombstone: true})
+			require.NoError(t, err)
+			time.Sleep(after)
+			assert.Equal(t, want, acquires(t, s, guardstore.Claim{Owner: "a-1"}).Status)
+		})
+	}
+}
+
+// The work of an owner is done, and its MinHold keeps the key.
+func TestStore_AClaimOfAnOwnerWhoseMinHoldRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := guardtest.NewStore()
+		a := acquires(t, s, guardstore.Claim{Owner: "a-1"})
+		released, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence, MinHold: time.Second})
+		require.NoError(t, err)
+		assert.True(t, released.HeldOver)
+		assert.Equal(t, guardstore.ClaimFinished, acquires(t, s, guardstore.Claim{Owner: "a-1"}).Status)
+		time.Sleep(time.Second)
+		assert.Equal(t, guardstore.ClaimHeld, acquires(t, s, guardstore.Claim{Owner: "b-1"}).Status)
+	})
+}
+
 // A claim without a subscription asks each second. After five seconds of silence it is dead, and the next one gets in.
 func TestStore_AWaitingClaimThatIsSilentIsDead(t *testing.T) {
 	for silence, holder := range map[time.Duration]int{5 * time.Second: 1, 5*time.Second + 1: 0} {
@@ -126,19 +180,29 @@ func TestStore_AWaitingClaimThatIsSilentIsDead(t *testing.T) {
 	}
 }
 
-// hears is a Listener that ignores its messages.
-type hears struct{}
+// hears is a Listener that notes its messages.
+type hears struct{ got []guardstore.Notification }
 
-func (hears) Notify(guardstore.Notification) {}
-func (hears) Waiting() bool                  { return true }
+func (h *hears) Notify(n guardstore.Notification) { h.got = append(h.got, n) }
+func (h *hears) Waiting() bool                    { return true }
+
+// listens has an instance listen for the test.
+func listens(t *testing.T, s *guardtest.Store, instance string) *hears {
+	t.Helper()
+	h := &hears{}
+	go s.Listen(t.Context(), instance, h)
+	synctest.Wait()
+	require.Equal(t, []guardstore.Notification{{}}, h.got, "the subscription began")
+	h.got = nil
+	return h
+}
 
 // A claim that gets messages is dead after 25 seconds of silence, or after five if it keeps others out.
 func TestStore_AWaitingClaimThatGetsMessages(t *testing.T) {
 	for silence, holders := range map[time.Duration]int{25 * time.Second: 1, 25*time.Second + 1: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			s := guardtest.NewStore()
-			go s.Listen(t.Context(), "b", hears{})
-			synctest.Wait()
+			listens(t, s, "b")
 			a := acquires(t, s, guardstore.Claim{Owner: "a-1"})
 			acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true})
 			time.Sleep(silence)
@@ -150,8 +214,7 @@ func TestStore_AWaitingClaimThatGetsMessages(t *testing.T) {
 	for silence, status := range map[time.Duration]guardstore.ClaimStatus{5 * time.Second: guardstore.ClaimBusy, 5*time.Second + 1: guardstore.ClaimHeld} {
 		synctest.Test(t, func(t *testing.T) {
 			s := guardtest.NewStore()
-			go s.Listen(t.Context(), "b", hears{})
-			synctest.Wait()
+			listens(t, s, "b")
 			acquires(t, s, guardstore.Claim{Owner: "a-1", Limit: guardstore.Unlimited})
 			acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true})
 			time.Sleep(silence)
