@@ -283,11 +283,8 @@ func (s *Store) Release(_ context.Context, r guardstore.Release) (guardstore.Rel
 	if h == nil {
 		led := len(l.queue) > 0 && l.queue[0].owner == r.Owner
 		l.leave(r.Owner)
-		switch {
-		case l.mayBeJoined() && led:
+		if led {
 			s.grant(l, guardstore.Claim{}, true, at)
-		case led:
-			s.lead(l, "", at)
 		}
 		return guardstore.ReleaseReply{Status: guardstore.ReleaseLost}, nil
 	}

@@ -96,10 +96,12 @@ func TestStore_CountsCalls(t *testing.T) {
 	g, err := guard.NewWithStore(s)
 	require.NoError(t, err)
 	defer g.Close()
+	nothing := func(context.Context) error { return nil }
 	for range 2 {
-		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), func(context.Context) error { return nil }))
+		require.NoError(t, g.WithLock(t.Context(), guard.Key("k"), nothing))
 	}
-	assert.Equal(t, []int{2, 0, 2}, []int{s.Calls("acquire"), s.Calls("renew"), s.Calls("release")})
+	require.NoError(t, g.WithLock(t.Context(), guard.Key("l"), func(ctx context.Context) error { return g.WithLock(ctx, guard.Key("l"), nothing) }))
+	assert.Equal(t, []int{3, 2, 3}, []int{s.Calls("acquire"), s.Calls("renew"), s.Calls("release")})
 }
 
 func TestStore_ARevokedHoldIsReleasedAsRevoked(t *testing.T) {
@@ -125,6 +127,67 @@ func TestStore_TheHolderIsToldOfItsRevocation(t *testing.T) {
 			assert.Equal(t, want, a.got)
 		}
 		assert.Equal(t, guardstore.ClaimFinished, acquires(t, s, guardstore.Claim{Owner: "a-1"}).Status)
+	})
+}
+
+func TestStore_ARenewalOfARevokedHold(t *testing.T) {
+	t.Parallel()
+	s := guardtest.NewStore()
+	r := acquires(t, s, guardstore.Claim{Owner: "a-1"})
+	grant := []guardstore.Grant{{Key: "k", Owner: "a-1", Fence: r.Fence, TTL: time.Minute, Depth: 1}}
+	assert.Equal(t, []guardstore.RenewReply{{Held: true}}, s.Renew(t.Context(), grant))
+	s.Revoke("k", r.Fence)
+	assert.Equal(t, []guardstore.RenewReply{{Revoked: true}}, s.Renew(t.Context(), grant))
+}
+
+// The outcome of a revoked owner counts with AtMostOnce only, if no other began.
+func TestStore_TheRecordOfARevokedHold(t *testing.T) {
+	t.Parallel()
+	for atMostOnce, want := range map[bool]guardstore.RecordState{false: guardstore.RecordBegun, true: guardstore.RecordDone} {
+		s, o := guardtest.NewStore(), guardstore.Once{Keep: time.Hour, AtMostOnce: atMostOnce}
+		r := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: &o})
+		s.Revoke("k", r.Fence)
+		_, err := s.Release(t.Context(), guardstore.Release{
+			Key: "k", Owner: "a-1", Fence: r.Fence, Record: &guardstore.Outcome{Once: o, State: guardstore.RecordDone},
+		})
+		require.NoError(t, err)
+		id, err := s.Recorded(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, want, id.State)
+	}
+}
+
+// A claim that leaves the queue says nothing of the claim in front.
+func TestStore_AClaimThatLeavesTheEndOfTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := guardtest.NewStore()
+		a := acquires(t, s, guardstore.Claim{Owner: "a-1"})
+		for _, owner := range []string{"b-1", "c-1"} {
+			acquires(t, s, guardstore.Claim{Owner: owner, Queue: true, Unsubscribed: true})
+		}
+		time.Sleep(3 * time.Second)
+		_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "c-1"})
+		require.NoError(t, err)
+		time.Sleep(3 * time.Second)
+		_, err = s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
+		require.NoError(t, err)
+		assert.Zero(t, s.Depth("k"), "b is dead: it did not ask for six seconds")
+	})
+}
+
+func TestStore_AnInstanceThatDoesNotListenAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := guardtest.NewStore()
+		ctx, end := context.WithCancel(t.Context())
+		go s.Listen(ctx, "b", &hears{})
+		synctest.Wait()
+		a := acquires(t, s, guardstore.Claim{Owner: "a-1"})
+		acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true})
+		end()
+		synctest.Wait()
+		_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
+		require.NoError(t, err)
+		assert.Zero(t, s.Depth("k"))
 	})
 }
 
@@ -160,7 +223,11 @@ func TestStore_AClaimOfAnOwnerWhoseMinHoldRests(t *testing.T) {
 		assert.True(t, released.HeldOver)
 		assert.Equal(t, guardstore.ClaimFinished, acquires(t, s, guardstore.Claim{Owner: "a-1"}).Status)
 		time.Sleep(time.Second)
-		assert.Equal(t, guardstore.ClaimHeld, acquires(t, s, guardstore.Claim{Owner: "b-1"}).Status)
+		b := acquires(t, s, guardstore.Claim{Owner: "b-1", Limit: 2})
+		assert.Equal(t, guardstore.ClaimHeld, b.Status)
+		released, err = s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "b-1", Fence: b.Fence, MinHold: time.Second})
+		require.NoError(t, err)
+		assert.False(t, released.HeldOver, "a Limit has none")
 	})
 }
 
