@@ -58,16 +58,13 @@ func (l *memoryLock) mayBeJoined() bool { return l.tolerate(2) }
 // fits reports whether one more holder may get in.
 func (l *memoryLock) fits(limit guardstore.Limit) bool {
 	n := len(l.holders) + 1
-	return n == 1 || limit.Fits(n) && l.tolerate(n)
+	return limit.Fits(n) && l.tolerate(n)
 }
 
 // ask is for an owner that does not hold the lock.
 func (s *Store) ask(l *memoryLock, c guardstore.Claim, at time.Time) {
 	if c.Queue {
 		l.join(c, at)
-	}
-	if !l.mayBeJoined() {
-		return
 	}
 	s.grant(l, c, false, at)
 	if !c.Queue && len(l.queue) == 0 && l.fits(c.Limit) {

@@ -175,6 +175,46 @@ func TestStore_AClaimThatLeavesTheEndOfTheQueue(t *testing.T) {
 	})
 }
 
+// While an exclusive holder works, no claim loses its place. One that comes to the front of readers is asked to come.
+func TestStore_ASilentClaimInFront(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := guardtest.NewStore()
+		acquires(t, s, guardstore.Claim{Owner: "a-1"})
+		acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true, Unsubscribed: true})
+		time.Sleep(6 * time.Second)
+		acquires(t, s, guardstore.Claim{Owner: "c-1", Queue: true, Unsubscribed: true})
+		assert.Equal(t, []string{"b-1", "c-1"}, s.Queue("k"))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := guardtest.NewStore()
+		b := listens(t, s, "b")
+		acquires(t, s, guardstore.Claim{Owner: "a-1", Limit: guardstore.Unlimited})
+		acquires(t, s, guardstore.Claim{Owner: "c-1", Queue: true, Unsubscribed: true})
+		acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true})
+		time.Sleep(6 * time.Second)
+		_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "c-1"})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"b-1"}, s.Queue("k"))
+		assert.Equal(t, []guardstore.Notification{{Owner: "b-1", First: true}}, b.got)
+	})
+}
+
+// A claim that can share the lock waits for the first holder that leaves, another claim for the last.
+func TestStore_WhatABusyClaimIsTold(t *testing.T) {
+	for _, limits := range [][2]guardstore.Limit{{2, 3}, {3, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := guardtest.NewStore()
+			acquires(t, s, guardstore.Claim{Owner: "a-1", Limit: limits[0], Metadata: "first"})
+			time.Sleep(10 * time.Second)
+			acquires(t, s, guardstore.Claim{Owner: "b-1", Limit: limits[1], Metadata: "last"})
+			want := guardstore.ClaimReply{Status: guardstore.ClaimBusy, Limit: 2, Remaining: 50 * time.Second, Holder: "first"}
+			assert.Equal(t, want, acquires(t, s, guardstore.Claim{Owner: "c-1", Limit: 2}))
+			want.Remaining, want.Holder = time.Minute, "last"
+			assert.Equal(t, want, acquires(t, s, guardstore.Claim{Owner: "d-1"}))
+		})
+	}
+}
+
 func TestStore_AnInstanceThatDoesNotListenAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
