@@ -1,6 +1,7 @@
 package guardtest
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -26,17 +27,16 @@ func (s *Store) notify(w guardstore.Notification) bool {
 func (s *Store) grant(l *memoryLock, self guardstore.Claim, moved bool, at time.Time) {
 	for len(l.queue) > 0 && l.mayBeJoined() {
 		w, silence := l.queue[0], urgent
-		fits, own := l.fits(w.limit), w.owner == self.Owner
+		fits := l.fits(w.limit)
 		if fits || moved {
 			silence = patience
 		}
-		if !fits && (own || !w.dead(at, silence)) {
+		if !fits && !w.dead(at, silence) {
 			break
 		}
 		l.queue, moved = l.queue[1:], true
 		switch {
-		case !fits:
-		case own:
+		case w.owner == self.Owner:
 			l.take(self, self.TTL, at)
 		case !w.dead(at, silence) && (w.unsubscribed || s.notify(guardstore.Notification{Owner: w.owner})):
 			l.take(guardstore.Claim{Owner: w.owner, Limit: w.limit, FenceAbove: self.FenceAbove}, ackWindow, at)
@@ -93,11 +93,6 @@ func (l *memoryLock) join(c guardstore.Claim, at time.Time) {
 			place = max(place, l.queue[n-1].place+1)
 		}
 	}
-	i, _ := slices.BinarySearchFunc(l.queue, place, func(w waiting, place uint64) int {
-		if w.place <= place {
-			return -1
-		}
-		return 1
-	})
+	i, _ := slices.BinarySearchFunc(l.queue, place+1, func(w waiting, place uint64) int { return cmp.Compare(w.place, place) })
 	l.queue = slices.Insert(l.queue, i, waiting{owner, c.Limit, place, at, c.Unsubscribed})
 }

@@ -23,7 +23,6 @@ type memoryRecord struct {
 func (s *Store) Recorded(_ context.Context, key string) (guardstore.RecordID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.called("recorded")
 	if s.fail != nil {
 		return guardstore.RecordID{}, s.fail
 	}
@@ -37,7 +36,6 @@ func (s *Store) Recorded(_ context.Context, key string) (guardstore.RecordID, er
 func (s *Store) Forget(_ context.Context, f guardstore.Forget) (guardstore.ForgetStatus, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.called("forget")
 	if s.fail != nil {
 		return 0, s.fail
 	}
@@ -45,7 +43,7 @@ func (s *Store) Forget(_ context.Context, f guardstore.Forget) (guardstore.Forge
 	switch r := l.record; {
 	case r == nil, r.id() != f.RecordID:
 		return guardstore.ForgetNone, nil
-	case r.State == guardstore.RecordBegun && l.held(r.owner) != nil:
+	case l.held(r.owner) != nil:
 		return guardstore.ForgetBusy, nil
 	}
 	l.record = nil
@@ -70,7 +68,6 @@ func (l *memoryLock) recorded(c guardstore.Claim, at time.Time) (guardstore.Clai
 	case c.Once.Fingerprint != "" && r.fingerprint != "" && c.Once.Fingerprint != r.fingerprint:
 		found = guardstore.Record{State: guardstore.RecordOtherInput, Fence: found.Fence, Age: found.Age}
 	case found.State != guardstore.RecordBegun:
-		found.Result = slices.Clone(found.Result)
 	case r.owner == c.Owner || !c.Once.AtMostOnce || l.held(r.owner) != nil:
 		return guardstore.ClaimReply{}, false
 	}
@@ -111,7 +108,7 @@ func (s *Store) finish(l *memoryLock, r guardstore.Release, held bool, at time.T
 	began := own && record.State == guardstore.RecordBegun
 	held = held && (own || record == nil) // what it was granted once more is of another owner's record
 	switch {
-	case !held && own && !began:
+	case own && !began:
 		record.until = at.Add(o.Keep) // it is asked twice
 	case !held && (!began || !o.AtMostOnce):
 	case o.State != guardstore.RecordNone:
@@ -128,7 +125,7 @@ func (s *Store) finish(l *memoryLock, r guardstore.Release, held bool, at time.T
 		}
 	case began && record.earlier > 0:
 		record.Fence, record.earlier, record.owner, record.until = record.earlier, 0, "", at.Add(o.Keep)
-	case began:
+	default:
 		l.record = nil
 	}
 }

@@ -175,6 +175,18 @@ func TestStore_AClaimThatLeavesTheEndOfTheQueue(t *testing.T) {
 	})
 }
 
+func TestStore_AClaimWithTheTicketOfAnother(t *testing.T) {
+	t.Parallel()
+	s := guardtest.NewStore()
+	acquires(t, s, guardstore.Claim{Owner: "a-1"})
+	b := acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true})
+	acquires(t, s, guardstore.Claim{Owner: "c-1", Queue: true})
+	for owner, ticket := range map[string]uint64{"d-1": b.Ticket, "e-1": b.Ticket - 1} {
+		acquires(t, s, guardstore.Claim{Owner: owner, Queue: true, Ticket: ticket})
+	}
+	assert.Equal(t, []string{"e-1", "b-1", "d-1", "c-1"}, s.Queue("k"))
+}
+
 // While an exclusive holder works, no claim loses its place. One that comes to the front of readers is asked to come.
 func TestStore_ASilentClaimInFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -196,6 +208,8 @@ func TestStore_ASilentClaimInFront(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []string{"b-1"}, s.Queue("k"))
 		assert.Equal(t, []guardstore.Notification{{Owner: "b-1", First: true}}, b.got)
+		time.Sleep(4 * time.Second)
+		assert.Equal(t, guardstore.ClaimBusy, acquires(t, s, guardstore.Claim{Owner: "d-1", Limit: guardstore.Unlimited}).Status, "its silence counts from there")
 	})
 }
 
@@ -378,5 +392,79 @@ func TestStore_AgeOfWorkThatBegan(t *testing.T) {
 		acquires(t, s, guardstore.Claim{Owner: "a-1", Once: o})
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, 10*time.Minute, acquires(t, s, guardstore.Claim{Owner: "b-1", Once: o}).Record.Age)
+	})
+}
+
+// renews renews the hold of a-1, with its record if it has one, or without.
+func renews(t *testing.T, s *guardtest.Store, fence uint64, ttl, keep time.Duration) {
+	t.Helper()
+	grant := guardstore.Grant{Key: "k", Owner: "a-1", Fence: fence, TTL: ttl, Depth: 1, Keep: keep}
+	require.Equal(t, []guardstore.RenewReply{{Held: true}}, s.Renew(t.Context(), []guardstore.Grant{grant}))
+}
+
+// A record of work in progress outlives the lease by Keep, counted from the last renewal that has a ttl.
+func TestStore_RenewalsOfARecord(t *testing.T) {
+	for name, row := range map[string]struct {
+		renew    func(t *testing.T, s *guardtest.Store, fence uint64)
+		recorded time.Duration // since the claim
+	}{
+		"renewed": {func(t *testing.T, s *guardtest.Store, fence uint64) {
+			t.Helper()
+			renews(t, s, fence, time.Minute, time.Hour)
+		}, time.Hour + 90*time.Second},
+		"confirmed": {func(t *testing.T, s *guardtest.Store, fence uint64) { t.Helper(); renews(t, s, fence, 0, time.Hour) }, time.Hour + time.Minute},
+		"no Keep":   {func(t *testing.T, s *guardtest.Store, fence uint64) { t.Helper(); renews(t, s, fence, time.Minute, 0) }, time.Hour + time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := guardtest.NewStore()
+				state := func() guardstore.RecordState {
+					id, err := s.Recorded(t.Context(), "k")
+					require.NoError(t, err)
+					return id.State
+				}
+				a := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: &guardstore.Once{Keep: time.Hour}})
+				time.Sleep(30 * time.Second)
+				row.renew(t, s, a.Fence)
+				time.Sleep(row.recorded - 30*time.Second - time.Nanosecond)
+				assert.Equal(t, guardstore.RecordBegun, state())
+				time.Sleep(time.Nanosecond)
+				assert.Equal(t, guardstore.RecordNone, state())
+			})
+		})
+	}
+}
+
+// A holder whose record has elapsed writes the outcome all the same.
+func TestStore_AnOutcomeWithoutARecord(t *testing.T) {
+	for _, state := range []guardstore.RecordState{guardstore.RecordDone, guardstore.RecordNone} {
+		synctest.Test(t, func(t *testing.T) {
+			s, o := guardtest.NewStore(), guardstore.Once{Keep: time.Second}
+			a := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: &o})
+			for range 3 {
+				time.Sleep(30 * time.Second)
+				renews(t, s, a.Fence, time.Minute, 0)
+			}
+			renews(t, s, a.Fence, time.Minute, time.Hour)
+			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence, Record: &guardstore.Outcome{Once: o, State: state}})
+			require.NoError(t, err)
+			id, err := s.Recorded(t.Context(), "k")
+			require.NoError(t, err)
+			want := guardstore.RecordID{State: state}
+			if state == guardstore.RecordDone {
+				want.Fence = a.Fence
+			}
+			assert.Equal(t, want, id)
+		})
+	}
+}
+
+func TestStore_AClaimWithOtherInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := guardtest.NewStore(), guardstore.Once{Keep: time.Hour, Fingerprint: "one"}
+		a := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: &o})
+		time.Sleep(time.Second)
+		other := acquires(t, s, guardstore.Claim{Owner: "b-1", Once: &guardstore.Once{Keep: time.Hour, Fingerprint: "other"}})
+		assert.Equal(t, &guardstore.Record{State: guardstore.RecordOtherInput, Fence: a.Fence, Age: time.Second}, other.Record)
 	})
 }
