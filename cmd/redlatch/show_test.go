@@ -56,6 +56,7 @@ func TestShow_Free(t *testing.T) {
 	assert.Equal(t, says{0, "nothing is held\n", ""}, r.do(0, "ls"))
 	assert.Equal(t, says{0, "no lock is held whose key matches order\n", ""}, r.do(0, "ls", "order"))
 	assert.Equal(t, says{0, "order:1 is free\nno process waits\n", ""}, r.do(0, "show", "order:1"))
+	assert.Contains(t, r.do(0, "show", "--json", "order:1").stdout, `"holders":[],"waiting":[]`)
 	for _, args := range [][]string{{"revoke"}, {"break", "--yes"}, {"break", "--yes", "--json"}} {
 		r.fails(1, "order:1 is free", append(args, "order:1")...)
 	}
