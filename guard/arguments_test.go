@@ -319,7 +319,7 @@ func (a announced) Announce(ctx context.Context, instance, name string, life tim
 
 // A Guard announces the name of its process from its first lock on, and does not wait for the answer. An empty name is not announced.
 func TestInstance_IsAnnouncedFromTheFirstLockOn(t *testing.T) {
-	for name, times := range map[string]int{"web-1": 3, "": 0} {
+	for name, times := range map[string]int{"web-1": 4, "": 0} {
 		bubble(t, func(t *testing.T, g *env) {
 			a := announced{g.s, make(chan string, 10)}
 			made, err := guard.NewWithStore(a, guard.Instance(name))
@@ -330,6 +330,10 @@ func TestInstance_IsAnnouncedFromTheFirstLockOn(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(59 * time.Second)
 			require.NoError(t, l.Release(t.Context()))
+			held := g.take()
+			time.Sleep(time.Minute)
+			require.ErrorIs(t, made.WithLock(t.Context(), k, nothing, guard.NoWait()), guard.ErrBusy) // who wants a lock is named, too
+			g.free(held)
 			require.NoError(t, made.Close())
 			assert.Len(t, a.said, times)
 			instance, _, _ := strings.Cut(testenv.Owner(l), "-")
@@ -384,6 +388,18 @@ func TestNew_OptionsAndClients(t *testing.T) {
 		assert.Contains(t, as[*guard.OptionError](t, err).Error(), "guard: "+test.want, name)
 		assert.Nil(t, g)
 	}
+}
+
+// Work that locks its key by another Guard would wait for itself, also if both Guards have clients of their own.
+func TestNew_GuardsOfOneRedis(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	one, other := testenv.GuardOn(t, s.Client(t)), testenv.GuardOn(t, s.Client(t))
+	key := guard.Key("Guards of one Redis")
+	require.NoError(t, one.WithLock(t.Context(), key, func(ctx context.Context) error {
+		require.ErrorIs(t, other.WithLock(ctx, key, never(t)), guard.ErrOption)
+		return nil
+	}))
 }
 
 // A client with TLS leads to a port without: the error says so.

@@ -347,6 +347,8 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 			ends := g.r.Observations("HoldEnd")
 			require.Len(t, ends, 1, name)
 			assert.Equal(t, guard.OutcomeLost, ends[0].Hold.Outcome)
+			events := g.r.Observations("HoldEnd", "Event")
+			assert.Equal(t, guard.EventLoss, events[len(events)-2].Event.Kind, name+": the hold is observed to end after its loss")
 			require.Len(t, next, 1, name+": the next one is let in")
 			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
 			is(t, l.Err(), guard.ErrLost, guard.ErrReleased)

@@ -143,7 +143,6 @@ func (c *candidate) lead(ctx context.Context, lease *Lease) (own, released error
 		}
 	}()
 	defer func() {
-		end(lease.hold.lostError(ErrReleased))
 		released = giveUpTerm(ctx, lease)
 	}()
 	return c.fn(term), nil //nolint:contextcheck // it descends from ctx

@@ -235,7 +235,7 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 			assert.False(t, held)
 			assert.Equal(t, "a", g.sequence("HoldEnd"), "given back before")
 			return nil
-		}, guard.FailOpen()))
+		}, guard.FailOpen(), guard.Name("both")))
 		assert.True(t, ran)
 		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), nothing, guard.FailOpen(), guard.Limit(3)))
 		events := g.r.Observations("Event")
@@ -243,7 +243,8 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 		at := slices.IndexFunc(events, func(o guardtest.Observation) bool { return o.Event.Kind == guard.EventFailedOpen })
 		require.GreaterOrEqual(t, at, 0)
 		opened := events[at] // a call in the background may fail after it
-		assert.Equal(t, as[*guard.StoreError](t, opened.Event.Err).Key, opened.Lock.Key)
+		failure := as[*guard.StoreError](t, opened.Event.Err)
+		assert.Equal(t, guard.Lock{Name: "both", Key: failure.Key}, opened.Lock)
 		begun := time.Now()
 		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), nothing, guard.FailOpen()))
 		assert.Zero(t, time.Since(begun), "the outage is known")

@@ -110,6 +110,11 @@ func (counted) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
 // inside has a value with an Equal where JSON does not see it, and reflection may not call it.
 type inside struct{ cents cents }
 
+// signaled has a channel that JSON does not see.
+type signaled struct {
+	C chan int `json:"-"`
+}
+
 // nulled is a list whose JSON is null.
 type nulled []int
 
@@ -173,6 +178,7 @@ func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	notKept[any](t, "JSON does not give it back: guard_test.nulled differs", nulled{1})
 	notKept[any](t, "JSON does not give it back: guard_test.worded differs", worded(1))
 	notKept(t, "JSON does not give it back: guard_test.opposite differs", opposite(true))
+	notKept(t, "JSON does not give it back: guard_test.signaled.C differs", signaled{make(chan int)})
 	notKept(t, "JSON does not give it back: guard_test.inside.cents.n differs", inside{cents{1, 1}})
 	bubble(t, func(t *testing.T, g *env) {
 		_, _, err := once(g, gives[any](counted(math.NaN())))
