@@ -101,7 +101,7 @@ func (s *settings) checkOnce() error {
 // wait for itself.
 func (l *Lease) checkUpgrade(c *call) error {
 	held, wanted := l.hold.Claim.Limit, c.limit
-	joins := wanted == guardstore.Unlimited || held == guardstore.Exclusive || held != guardstore.Unlimited && held <= wanted
+	joins := wanted == guardstore.Unlimited || held != guardstore.Unlimited && held <= wanted // Exclusive is the least
 	if !joins {
 		return &OptionError{"ctx", fmt.Sprintf("holds the key with %s, and the call wants it with %s: release it first",
 			limitText(held), limitText(wanted))}

@@ -49,14 +49,14 @@ func TestLimit_APermitWithMaxHoldIsHandedOver(t *testing.T) {
 	})
 }
 
-// choosy is a store that has limits, and no readers.
+// choosy is a store that has no limit but 2, and no readers.
 type choosy struct{ *store }
 
 func (choosy) CheckLimit(l guardstore.Limit) error {
-	if l == guardstore.Unlimited {
-		return errBoom
+	if l == 2 {
+		return nil
 	}
-	return nil
+	return errBoom
 }
 
 func TestLimit_AStoreMayRefuseOne(t *testing.T) {
@@ -64,6 +64,8 @@ func TestLimit_AStoreMayRefuseOne(t *testing.T) {
 		choosy := testenv.GuardOnStore(t, choosy{g.s})
 		require.NoError(t, choosy.WithLock(t.Context(), k, nothing, guard.Limit(2)))
 		require.EqualError(t, choosy.WithLock(t.Context(), k, never(t), guard.Shared()), "guard: Shared boom")
+		require.EqualError(t, choosy.WithLock(t.Context(), k, never(t), guard.Limit(3)), "guard: Limit boom")
+		require.NoError(t, choosy.WithLock(t.Context(), k, nothing), "each store has exclusive locks")
 	})
 }
 

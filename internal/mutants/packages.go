@@ -39,7 +39,7 @@ var more = map[string][]string{
 	"./guard/internal/cohort":        {"./guard"},
 	"./guard/internal/keyformat":     {"./guard"},
 	"./guard/internal/redisconn":     {"./guard/internal/redisstore"},
-	"./guard/internal/redisstore":    {"./guard"}, // OnClient
+	"./guard/internal/redisstore":    {"./guard", "./guard/quorum"}, // OnClient, ReleaseBy
 	"./guard/internal/retry":         {"./guard/internal/cohort", "./guard"},
 	"./guard/internal/task":          {"./guard/internal/cohort", "./guard"},
 	"./guard/internal/watchdog":      {"./guard/internal/cohort", "./guard"},

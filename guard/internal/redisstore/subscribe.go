@@ -94,22 +94,18 @@ func (s *Store) subscribe(ctx context.Context, channel string, l guardstore.List
 			pause = reconnectWait
 		}
 		broke = time.Now()
-		if !rest(ctx, pause) {
-			return errNoMessages
-		}
+		rest(ctx, pause)
 		pause = min(2*pause, reconnectMost)
 	}
 }
 
 // rest waits for d, or until ctx ends: then it returns false.
-func rest(ctx context.Context, d time.Duration) bool {
+func rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }
 
