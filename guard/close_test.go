@@ -56,6 +56,16 @@ func TestClose_JoinsCommandsOnTheirWay(t *testing.T) {
 	})
 }
 
+// A release that failed once is repeated within half a second.
+func TestClose_WaitsForARelease(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		g.s.trouble(times(1, "release", "k", func() error { return errReply }), nil)
+		require.NoError(t, g.lock(guard.AsyncRelease()))
+		require.NoError(t, g.Close())
+		assert.Zero(t, g.s.Depth("k"))
+	})
+}
+
 // After half a second, Close repeats no command. An attempt on its way ends with its own timeout, where no connection is
 // there to be closed.
 func TestClose_RepeatsNothing(t *testing.T) {

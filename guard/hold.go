@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/cohort"
 	"github.com/redlatch/redlatch/guard/internal/retry"
@@ -36,9 +35,6 @@ type hold struct {
 func (g *Guard) newHold(ctx context.Context, c *call, got cohort.Hold) *Lease {
 	h := &hold{Hold: got, g: g, depth: 1}
 	h.root = Lease{hold: h, outer: c.outer, depth: 1, refs: 1}
-	if h.Label.Limit == guardstore.Unlimited {
-		h.root.started = clock.Now()
-	}
 	h.root.begin(ctx)
 	h.Watch(h, c.maxHold, c.minHold)
 	if task.IsClosed(g.inside.Closed()) {
@@ -56,11 +52,9 @@ func (h *hold) open() int {
 
 // begin makes the lease's context. It is called before another goroutine knows the lease.
 func (l *Lease) begin(ctx context.Context) {
-	if g := l.hold.g; len(g.observers) > 0 {
-		l.started = clock.Now()
-		ctx = g.observers.HoldStart(ctx, Lock(l.hold.Label), Hold{Fence: l.Fence(), Depth: l.depth})
-		l.observed = true
-	}
+	l.started = clock.Now()
+	ctx = l.hold.g.observers.HoldStart(ctx, Lock(l.hold.Label), Hold{Fence: l.Fence(), Depth: l.depth})
+	l.observed = true
 	ctx, l.cancel = context.WithCancelCause(ctx)
 	l.own = leaseContext{ctx, l}
 	l.ctx = &l.own
@@ -69,7 +63,6 @@ func (l *Lease) begin(ctx context.Context) {
 // enter counts a lease in under the lease found in ctx, and proves that the hold
 // is still there.
 func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
-	_ = h.err() // it finds a loss by the clock
 	h.mu.Lock()
 	if h.reason != nil {
 		h.mu.Unlock()

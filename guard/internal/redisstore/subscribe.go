@@ -99,7 +99,7 @@ func (s *Store) subscribe(ctx context.Context, channel string, l guardstore.List
 	}
 }
 
-// rest waits for d, or until ctx ends: then it returns false.
+// rest waits for d, or until ctx ends.
 func rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
