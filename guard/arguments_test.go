@@ -224,6 +224,7 @@ func TestZero_AndNil(t *testing.T) {
 	_, fenced := guard.Fence(noContext)
 	assert.False(t, innermost || held || fenced)
 	assert.Empty(t, zeroGuard.Holds())
+	assert.Empty(t, (*guard.Guard)(nil).Holds())
 	assert.Equal(t, "refused", (&guardstore.RefusedError{}).Error())
 	require.NoError(t, g.WithLock(guard.WithGuard(ctx, nil), k, nothing, nil, guard.TTL(100*time.Millisecond), nil))
 

@@ -80,7 +80,7 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 	}
 	l := &Lease{hold: h, parent: parent, outer: leaseIn(ctx), depth: h.depth, refs: 1, cancel: func(error) {}}
 	h.mu.Unlock()
-	if err := h.sendDepth(ctx, "enter", cohort.Patience{Most: clock.Forever}); err != nil {
+	if err := h.sendDepth(ctx, "enter", patient); err != nil {
 		_ = l.endWork(ctx, true)
 		return nil, err
 	}
@@ -90,20 +90,17 @@ func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
 // admit adds a lease to the hold, unless the hold was lost meanwhile.
 func (h *hold) admit(ctx context.Context, l *Lease) (*Lease, error) {
 	h.mu.Lock()
-	reason := h.reason
-	if reason == nil {
-		if h.inner == nil {
-			h.inner = make(map[*Lease]struct{})
-		}
-		h.inner[l] = struct{}{}
+	if reason := h.reason; reason != nil {
+		h.mu.Unlock()
+		_ = l.endWork(ctx, false)
+		return nil, reason
 	}
-	h.mu.Unlock()
-	if reason == nil {
-		return l, nil
+	defer h.mu.Unlock()
+	if h.inner == nil {
+		h.inner = make(map[*Lease]struct{})
 	}
-	l.cancel(reason)
-	_ = l.endWork(ctx, false)
-	return nil, reason
+	h.inner[l] = struct{}{}
+	return l, nil
 }
 
 // sendDepth sends the counter to the store. Its errors are the hold's LostError, a
@@ -133,12 +130,12 @@ func (h *hold) callerError(ctx context.Context, err error) error {
 // release ends the hold's part in its grant. It returns a loss that was known before, or that the release brings to light.
 func (h *hold) release(ctx context.Context, lost *LostError, p cohort.Patience) (*LostError, error) {
 	if lost != nil {
-		p = cohort.Patience{Most: min(p.Most, releaseGrace)} // nothing depends on the release
+		p = cohort.Patience{Most: releaseGrace} // nothing depends on the release
 	}
 	handedOver, err := h.Release(ctx, p)
 	switch {
 	case err == nil:
-		if handedOver && lost == nil {
+		if handedOver {
 			h.event(Event{Kind: EventHandover})
 		}
 		return lost, nil
@@ -209,12 +206,6 @@ func (h *hold) event(e Event) { h.g.observers.Event(h.root.ctx, Lock(h.Label), e
 // err looks at the clock itself: a caller must not depend on the watchdog having
 // been scheduled.
 func (h *hold) err() error {
-	h.mu.Lock()
-	reason := h.reason
-	h.mu.Unlock()
-	if reason != nil {
-		return reason
-	}
 	cause := h.Err()
 	if cause == nil {
 		return nil

@@ -381,6 +381,23 @@ func TestHold_ALossThatTheLastReleaseFinds(t *testing.T) {
 	})
 }
 
+// A loss ends each nested lease, also under contexts of their own. One that ends then asks nothing.
+func TestHold_ALossEndsAllNestedLeases(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		outer := g.take()
+		inner := []*guard.Lease{g.inner(outer), g.inner(outer), g.inner(outer)}
+		g.s.Drop("k")
+		require.ErrorIs(t, outer.Check(t.Context()), guard.ErrLost)
+		asked := g.s.Calls("renew")
+		for _, l := range inner {
+			require.ErrorIs(t, context.Cause(l.Context()), guard.ErrLost)
+			require.ErrorIs(t, l.Release(t.Context()), guard.ErrLost)
+		}
+		assert.Equal(t, asked, g.s.Calls("renew"))
+		require.ErrorIs(t, outer.Release(t.Context()), guard.ErrLost)
+	})
+}
+
 func TestHold_RenewalReplies(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()

@@ -43,10 +43,10 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 		return &OptionError{"fn", "is nil"}
 	}
 	s, err := g.settingsOf(ctx, opts)
-	if err == nil {
-		err = s.checkLead()
-	}
 	if err != nil {
+		return err
+	}
+	if err := s.checkLead(); err != nil {
 		return err
 	}
 	k, err := resolveKey(ctx, key)
@@ -65,9 +65,6 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 			return err
 		}
 		retry.Pause(ctx, g.inside.Draining(), pause)
-		if err := c.stopped(ctx); err != nil {
-			return err
-		}
 	}
 }
 

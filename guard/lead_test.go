@@ -199,6 +199,10 @@ func TestLead_RefusesOptionsThatNeverWork(t *testing.T) {
 			require.ErrorContains(t, g.Lead(t.Context(), k, never(t), opt), want)
 		}
 		require.ErrorIs(t, g.Lead(t.Context(), guard.Key(""), never(t)), guard.ErrKey)
+		require.ErrorIs(t, g.Lead(t.Context(), k, never(t), guard.TTL(0)), guard.ErrOption)
+		require.ErrorIs(t, (*guard.Guard)(nil).Lead(t.Context(), k, never(t)), guard.ErrNoGuard)
+		unknown := func(context.Context) (string, error) { return "", errBoom }
+		require.EqualError(t, g.Lead(t.Context(), unknown, never(t)), g.WithLock(t.Context(), unknown, never(t)).Error())
 		assert.Zero(t, g.s.Calls("acquire"))
 		require.ErrorContains(t, g.WithLock(t.Context(), k, func(ctx context.Context) error { return g.Lead(ctx, k, never(t)) }), "holds the key already")
 	})

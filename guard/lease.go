@@ -122,7 +122,7 @@ func (l *Lease) Release(ctx context.Context) error { //nolint:contextcheck // a 
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	l.end(ctx, cohort.Patience{Most: clock.Forever})
+	l.end(ctx, patient)
 	if settling := l.unsettled(); settling != nil {
 		select {
 		case <-settling:
@@ -149,7 +149,7 @@ func (l *Lease) Check(ctx context.Context) error { //nolint:contextcheck // a ni
 		ctx = context.Background()
 	}
 	h := l.hold
-	err := h.callerError(ctx, h.Check(ctx, "check", cohort.Patience{Most: clock.Forever}))
+	err := h.callerError(ctx, h.Check(ctx, "check", patient))
 	if lost := l.Err(); lost != nil {
 		return lost // the loss is the reason, whatever the error
 	}
@@ -193,10 +193,10 @@ func (l *Lease) endWork(ctx context.Context, async bool) *LostError {
 // endAsync sends the release from a goroutine of the Guard. It returns false if the Guard is closed.
 func (l *Lease) endAsync(ctx context.Context, e ending) (begun bool) {
 	h := l.hold
-	if e.ends && e.lost == nil && h.Label.Limit != guardstore.Unlimited {
+	if e.ends && h.Label.Limit != guardstore.Unlimited {
 		h.PassOn()
 	}
-	return h.g.tasks.Go(func() { l.finishEnd(context.WithoutCancel(ctx), cohort.Patience{Most: clock.Forever}, e) })
+	return h.g.tasks.Go(func() { l.finishEnd(context.WithoutCancel(ctx), patient, e) })
 }
 
 // ending says what the end of a lease means for its hold.
@@ -213,7 +213,7 @@ func (l *Lease) beginEnd() (e ending, first bool) {
 	h.mu.Lock()
 	if l.released {
 		h.mu.Unlock()
-		return e, false
+		return ending{}, false
 	}
 	l.released = true
 	delete(h.inner, l)
@@ -282,9 +282,6 @@ func (l *Lease) finishEnd(ctx context.Context, p cohort.Patience, e ending) {
 
 // observeEnd notifies the observers of the end of the lease, once.
 func (l *Lease) observeEnd(lost *LostError) {
-	if len(l.hold.g.observers) == 0 {
-		return
-	}
 	l.hold.mu.Lock()
 	observed := l.observed
 	l.observed = false

@@ -165,6 +165,22 @@ func TestShared_ReadersOfOneProcessShareAClaim(t *testing.T) {
 	})
 }
 
+// A reader that others outlast does not release anything: it asks whether it held the lock to the end.
+func TestShared_AReaderThatLeavesAsynchronouslyFindsTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		other := g.take(guard.Shared())
+		require.NoError(t, g.WithLock(t.Context(), k, func(context.Context) error {
+			g.s.Drop("k")
+			time.Sleep(time.Second)
+			return nil
+		}, guard.Shared(), guard.AsyncRelease()))
+		synctest.Wait()
+		require.ErrorIs(t, other.Err(), guard.ErrLost)
+		assert.Len(t, g.r.Events(guard.EventLoss), 2)
+		require.ErrorIs(t, other.Release(t.Context()), guard.ErrLost)
+	})
+}
+
 // MaxHold of several locks is counted when all are there: it does not end the lock of another caller.
 func TestShared_MaxHoldOfSeveralLocksEndsItsOwnReads(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {

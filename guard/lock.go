@@ -22,7 +22,10 @@ const (
 	releaseGrace = 50 * time.Millisecond
 )
 
-var afterWork = cohort.Patience{Most: releaseWait, Grace: releaseGrace}
+var (
+	patient   = cohort.Patience{Most: clock.Forever} // as long as the Guard's StoreTimeout
+	afterWork = cohort.Patience{Most: releaseWait, Grace: releaseGrace}
+)
 
 // WithLock runs fn while nothing else runs under the same key, in any process whose
 // Guard has the same Redis and Prefix. fn's context ends, with a LostError as its
@@ -184,11 +187,10 @@ func (g *Guard) settingsOf(ctx context.Context, opts []LockOption) (settings, er
 
 // refuseFailOpen is for calls that return a lease.
 func refuseFailOpen(opts []LockOption, method, result string) error {
-	given, err := settings{}.with(opts)
-	if err == nil && given.failOpen {
-		err = &OptionError{"FailOpen", "does not go with " + method + ": there would be no " + result + " to return"}
+	if given, _ := (settings{}).with(opts); given.failOpen { // the call finds the error of an option
+		return &OptionError{"FailOpen", "does not go with " + method + ": there would be no " + result + " to return"}
 	}
-	return err
+	return nil
 }
 
 // acquire re-enters the hold that ctx carries, or claims the key. There is no lease if Once kept the result: see

@@ -338,7 +338,8 @@ func TestMetadata_TheLaterMetadataCounts(t *testing.T) {
 		bubble(t, func(t *testing.T, g *env) {
 			defer g.free(g.acquire(withRequest(t.Context(), "request"), "k", test.call...))
 			assert.Equal(t, test.want, g.busy().Holder, name)
-		}, test.guard...)
+			assert.Equal(t, "named", g.r.Observations("WaitEnd")[0].Lock.Name)
+		}, append(test.guard, guard.Name("named"))...)
 	}
 }
 

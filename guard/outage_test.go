@@ -135,7 +135,10 @@ func TestOutage_HowLongACallIsRepeated(t *testing.T) {
 func TestOutage_UndeliverableReleaseIsNoErrorOfTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		require.NoError(t, g.WithLock(t.Context(), k, func(context.Context) error { g.s.Fail(errDown); return nil }))
-		assert.Len(t, g.r.Events(guard.EventReleaseFailure), 1)
+		failures := g.r.Events(guard.EventReleaseFailure)
+		require.Len(t, failures, 1)
+		require.ErrorIs(t, failures[0].Err, errDown)
+		assert.Equal(t, "k", as[*guard.StoreError](t, failures[0].Err).Key)
 		g.s.Fail(nil)
 		time.Sleep(time.Second)
 		l, left := g.take(), g.acquire(t.Context(), "left")
