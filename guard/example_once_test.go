@@ -92,7 +92,7 @@ func ExampleAtMostOnce() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(pay(context.Background(), receipt), guard.ErrUnknownOutcome))
 
-	deleted, err := g.Forget(context.Background(), order) // somebody asked the bank
+	deleted, err := g.Forget(context.Background(), order) // the bank was asked
 	fmt.Println(deleted, err)
 	fmt.Println(pay(context.Background(), receipt))
 	// Output:

@@ -125,6 +125,19 @@ func TestWait_HowItEndedIsObserved(t *testing.T) {
 	}
 }
 
+func TestWait_OfACallerThatIsCanceled(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		other := g.another()
+		l := other.take()
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := begin(func() error { return g.WithLock(ctx, k, never(t)) })
+		cancel()
+		require.ErrorIs(t, <-waiting, context.Canceled)
+		assert.Equal(t, guard.OutcomeCanceled, g.r.Observations("WaitEnd")[0].Wait.Outcome)
+		other.free(l)
+	})
+}
+
 // What an observer learns of a lock, of a re-entry, and of a caller that waited for both.
 func TestWait_AndHoldAreDescribedToObservers(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {

@@ -157,7 +157,7 @@ func (g *Guard) acquireAll(ctx context.Context, c call, sorted []Lock) ([]*Lease
 		}
 	}()
 	for i, lock := range order {
-		if i == reentered && len(order)-i > 1 && g.oneRedis {
+		if i == reentered && g.oneRedis {
 			free = g.claimFree(inner, c, order[i:])
 		}
 		c.lock, c.claimed = lock, nil

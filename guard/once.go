@@ -95,7 +95,7 @@ func (o *once) run(ctx context.Context, work func(ctx context.Context) error, en
 	h.Outcome = outcome
 	outcome.State = guardstore.RecordNotKept
 	result, err := encode()
-	if err == nil && len(result) > o.max {
+	if len(result) > o.max {
 		err = fmt.Errorf("it has %d bytes, MaxResult is %d", len(result), o.max)
 	}
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // another value.
 func encodeResult[T any](o *once, v T) ([]byte, error) {
 	data, err := o.marshal(v)
-	if err != nil || o.encoding || len(data) > o.max {
+	if err != nil || o.encoding {
 		return bytes.Clone(data), err
 	}
 	later, err := decodeResult[T](o, data)

@@ -102,6 +102,16 @@ type opposite bool
 
 func (o opposite) MarshalJSON() ([]byte, error) { return json.Marshal(!bool(o)) }
 
+// sure is a truth value whose JSON is a number.
+type sure bool
+
+func (sure) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
+
+// rounded is a number whose JSON is another number.
+type rounded float32
+
+func (r rounded) MarshalJSON() ([]byte, error) { return json.Marshal(int(r)) }
+
 // counted is a number whose JSON is 1.
 type counted float64
 
@@ -178,6 +188,8 @@ func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	notKept[any](t, "JSON does not give it back: guard_test.nulled differs", nulled{1})
 	notKept[any](t, "JSON does not give it back: guard_test.worded differs", worded(1))
 	notKept(t, "JSON does not give it back: guard_test.opposite differs", opposite(true))
+	notKept[any](t, "JSON does not give it back: guard_test.sure differs", sure(true))
+	notKept[any](t, "JSON does not give it back: guard_test.rounded differs", rounded(1.5))
 	notKept(t, "JSON does not give it back: guard_test.signaled.C differs", signaled{make(chan int)})
 	notKept(t, "JSON does not give it back: guard_test.inside.cents.n differs", inside{cents{1, 1}})
 	bubble(t, func(t *testing.T, g *env) {
@@ -267,6 +279,23 @@ func TestOnce_UndecodableRecordIsNotObservedAsReplayed(t *testing.T) {
 }
 
 // Forget whose reply was lost is sent again. It does not delete the record that a call made meanwhile.
+// The record that Forget found is gone by the time that it is to be deleted.
+func TestForget_OfARecordThatIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		other := g.another()
+		other.runs(1)
+		g.s.trouble(times(1, "forget", "k", func() error {
+			deleted, err := other.Forget(t.Context(), k)
+			assert.True(t, deleted)
+			return err
+		}), nil)
+		deleted, err := g.Forget(t.Context(), k)
+		require.NoError(t, err)
+		assert.False(t, deleted)
+		require.NoError(t, g.Shutdown(t.Context()), "nothing is under way")
+	})
+}
+
 func TestForget_ThatIsSentAgainLeavesANewerRecord(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		other := g.another()

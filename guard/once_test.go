@@ -165,11 +165,11 @@ func TestOnce_MaxResultAndEncodingCount(t *testing.T) {
 		g.replays(64<<10, hash)
 		_, err := g.Forget(t.Context(), k)
 		require.NoError(t, err)
-		g.runs(64<<10+1, hash)
+		g.runs(64<<10+1, hash, guard.Name("hash"))
 		event := as[*guard.OnceError](t, g.r.Events(guard.EventNotKept)[0].Err)
 		_, fence := g.s.last("k")
 		g.refuses(guard.ErrNotKept, hash)
-		assert.Equal(t, guard.OnceError{Key: "k", Fence: fence, Err: event.Err}, *event)
+		assert.Equal(t, guard.OnceError{Name: "hash", Key: "k", Fence: fence, Err: event.Err}, *event)
 		assert.Contains(t, event.Error(), "it has 65537 bytes, MaxResult is 65536")
 		_, err = g.Forget(t.Context(), k)
 		require.NoError(t, err)
@@ -190,11 +190,11 @@ func TestOnce_InProgressIsBusy(t *testing.T) {
 			for _, opt := range []guard.OnceOption{guard.NoWait(), guard.Wait(3 * time.Second)} {
 				assert.Equal(t, "worker 7", as[*guard.BusyError](t, g.refusal(guard.ErrBusy, opt, guard.AtMostOnce())).Holder)
 			}
-			deleted, err := g.Forget(t.Context(), k)
+			deleted, err := g.Forget(t.Context(), guard.Keyf("%s", "k"))
 			require.ErrorIs(t, err, guard.ErrBusy, "work in progress is not forgotten")
 			assert.False(t, deleted)
 			busy := as[*guard.BusyError](t, err)
-			assert.Equal(t, guard.BusyError{Key: "k", RetryAfter: time.Second}, *busy)
+			assert.Equal(t, guard.BusyError{Name: "*", Key: "k", RetryAfter: time.Second}, *busy)
 		}
 		close(end)
 		require.NoError(t, <-first)
@@ -361,7 +361,8 @@ func TestOnce_ItsWorkMayLockItsKeyAgain(t *testing.T) {
 func TestOnce_BadArguments(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		noRecords := testenv.GuardOnStore(t, struct{ guardstore.Store }{g.s})
-		_, forget := noRecords.Forget(t.Context(), k)
+		deleted, forget := noRecords.Forget(t.Context(), k)
+		assert.False(t, deleted)
 		try := func(g *guard.Guard, keep time.Duration, fn func(context.Context) (int, error), opts ...guard.OnceOption) error {
 			_, replayed, err := guard.Once(t.Context(), g, k, keep, fn, opts...)
 			assert.False(t, replayed)
