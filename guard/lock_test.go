@@ -360,15 +360,26 @@ const slowRelease = 100 * time.Millisecond
 
 // A hand-over is an event. The window is 5 ms by default.
 func TestHandover_IsAnEvent(t *testing.T) {
-	for age, events := range map[time.Duration]int{time.Millisecond: 1, 5*time.Millisecond - 1: 1, 5 * time.Millisecond: 0} {
+	for _, row := range []struct {
+		window guard.Option
+		age    time.Duration
+		events int
+	}{
+		{nil, time.Millisecond, 1},
+		{nil, 5*time.Millisecond - 1, 1},
+		{nil, 5 * time.Millisecond, 0},
+		{guard.HandoverWindow(time.Second), time.Second - 1, 1},
+		{guard.HandoverWindow(time.Second), time.Second, 0},
+		{guard.HandoverWindow(0), time.Millisecond, 0},
+	} {
 		bubble(t, func(t *testing.T, g *env) {
 			first := g.take()
 			second := begin(func() error { return g.lock() })
-			time.Sleep(age)
+			time.Sleep(row.age)
 			g.free(first)
 			require.NoError(t, <-second)
-			assert.Len(t, g.r.Events(guard.EventHandover), events, age)
-		})
+			assert.Len(t, g.r.Events(guard.EventHandover), row.events, row.age)
+		}, row.window)
 	}
 }
 

@@ -102,6 +102,24 @@ type opposite bool
 
 func (o opposite) MarshalJSON() ([]byte, error) { return json.Marshal(!bool(o)) }
 
+// equalsNumber has an Equal that returns a number, equalsAlone one without an argument.
+type (
+	equalsNumber struct{ N int }
+	equalsAlone  struct{ N int }
+)
+
+func (equalsNumber) Equal(equalsNumber) int { return 0 }
+func (equalsAlone) Equal() bool             { return false }
+
+// spelled is a number whose JSON is a text, summed a list whose JSON is a number.
+type (
+	spelled int
+	summed  []int
+)
+
+func (spelled) MarshalJSON() ([]byte, error) { return []byte(`"one"`), nil }
+func (summed) MarshalJSON() ([]byte, error)  { return []byte("3"), nil }
+
 // sure is a truth value whose JSON is a number.
 type sure bool
 
@@ -189,6 +207,9 @@ func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	notKept[any](t, "JSON does not give it back: guard_test.worded differs", worded(1))
 	notKept(t, "JSON does not give it back: guard_test.opposite differs", opposite(true))
 	notKept[any](t, "JSON does not give it back: guard_test.sure differs", sure(true))
+	notKept[any](t, "JSON does not give it back: guard_test.spelled differs", spelled(1))
+	notKept[any](t, "JSON does not give it back: guard_test.summed differs", summed{1, 2})
+	notKept(t, "JSON does not give it back: map[string]int[…] differs", map[string]int{"a\xffb": 1, "a\ufffdb": 1})
 	notKept[any](t, "JSON does not give it back: guard_test.rounded differs", rounded(1.5))
 	notKept(t, "JSON does not give it back: guard_test.signaled.C differs", signaled{make(chan int)})
 	notKept(t, "JSON does not give it back: guard_test.inside.cents.n differs", inside{cents{1, 1}})
@@ -228,6 +249,12 @@ func TestOnce_ResultThatJSONGivesBackIsKept(t *testing.T) {
 	keeps(later(t, cents{50, 1}))
 	keeps(later(t, equalsInt{7}))
 	keeps(later(t, equalsNothing{7}))
+	keeps(later(t, equalsNumber{7}))
+	keeps(later(t, equalsAlone{7}))
+	keeps(later(t, signaled{}))
+	keeps(later(t, struct {
+		F func() `json:"-"`
+	}{}))
 	keeps(later(t, struct{ Price float32 }{0.1}))
 	kept, why := later[any](t, map[string]any{
 		"int": 42, "uint": uint8(7), "float": float32(0.1), "list": []string{"a"}, "none": []int(nil), "map": map[key]int{"k": 1}, "nil": (*int)(nil), "no map": map[key]int(nil), "yes": true,
