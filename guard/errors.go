@@ -50,7 +50,7 @@ var (
 
 	// ErrUnknownOutcome says that an earlier call of Once began and never finished, and that
 	// AtMostOnce forbids another one; or that its record is damaged, see ErrDamagedRecord. See OnceError.
-	ErrUnknownOutcome error = &sentinel{"idempotency_outcome_unknown", "guard: an earlier call began, and nobody knows how it ended"}
+	ErrUnknownOutcome error = &sentinel{"idempotency_outcome_unknown", "guard: an earlier call began, and its outcome is not known"}
 
 	// ErrNotKept says that the work of Once was done, and that its result is not to be had.
 	// See OnceError.

@@ -43,7 +43,7 @@ func TestErrors_AreTypedAndTellNothingSecret(t *testing.T) {
 		{&guard.StoreError{Op: "ping", Err: cause}, "lock_store_unavailable", `lock store is unavailable: ping: cause`, errs{guard.ErrStore, cause}},
 		{&guard.KeyError{Key: "secret", Reason: "empty", Err: cause}, "lock_key_invalid", `invalid lock key: empty: cause`, errs{guard.ErrKey, cause}},
 		{&guard.OnceError{Name: "n", Key: "secret", Err: guard.ErrOtherInput}, "idempotency_key_reused", `once "n": the key was used with another input`, errs{guard.ErrOtherInput}},
-		{&guard.OnceError{Err: guard.ErrUnknownOutcome}, "idempotency_outcome_unknown", `once: an earlier call began, and nobody knows how it ended`, errs{guard.ErrUnknownOutcome}},
+		{&guard.OnceError{Err: guard.ErrUnknownOutcome}, "idempotency_outcome_unknown", `once: an earlier call began, and its outcome is not known`, errs{guard.ErrUnknownOutcome}},
 		{&guard.OptionError{Option: "TTL", Reason: "is bad"}, "option_invalid", `TTL is bad`, errs{guard.ErrOption}},
 		{guard.ErrBusy, "lock_busy", `lock is busy`, nil},
 		{guard.ErrClosed, "shutting_down", `closed`, nil},

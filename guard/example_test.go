@@ -247,7 +247,7 @@ func ExampleLease_Check() {
 	lease := held(g, order)
 
 	fmt.Println(lease.Check(ctx))
-	store.Drop("order:42") // somebody deleted the key
+	store.Drop("order:42") // an operator deleted the key
 	fmt.Println(errors.Is(lease.Check(ctx), guard.ErrLost), lease.Context().Err())
 	// Output:
 	// <nil>

@@ -381,7 +381,7 @@ func TestHold_ALossThatTheLastReleaseFinds(t *testing.T) {
 	})
 }
 
-// A loss ends each nested lease, also under contexts of their own. One that ends then asks nothing.
+// A loss ends each nested lease, also under contexts of their own. The end of a nested lease asks nothing then.
 func TestHold_ALossEndsAllNestedLeases(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()

@@ -467,11 +467,22 @@ func TestOnce_DamagedRecordIsRefused(t *testing.T) {
 	is(t, err, guard.ErrDamagedRecord, guard.ErrStore)
 	require.ErrorIs(t, err, guard.ErrUnknownOutcome)
 	assert.Equal(t, "idempotency_record_damaged", as[*guard.OnceError](t, err).ErrorType())
-	require.EqualError(t, err, `guard: once: an earlier call began, and nobody knows how it ended: its record in Redis is damaged`)
+	require.EqualError(t, err, `guard: once: an earlier call began, and its outcome is not known: its record in Redis is damaged`)
 	require.NoError(t, r.WithLock(t.Context(), key, nothing, guard.NoWait()), "nothing was taken")
 	forgotten, err := r.Forget(t.Context(), key)
 	require.NoError(t, err)
 	assert.True(t, forgotten)
+
+	v, _, err := guard.Once(t.Context(), r.Guard, key, time.Minute, func(ctx context.Context) (int, error) {
+		return 7, r.Direct.Set(ctx, testenv.LockOf(t.Name())+":once", "theirs", 0).Err()
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 7, v)
+	v, replayed, err = guard.Once(t.Context(), r.Guard, key, time.Minute, noRun[int](t))
+	require.NoError(t, err, "the outcome takes the place of what is no record")
+	assert.Equal(t, []any{7, true}, []any{v, replayed})
+	_, err = r.Forget(t.Context(), key)
+	require.NoError(t, err)
 }
 
 // With memory full, no work begins, and nothing stays of the attempt. A result is kept all the same.

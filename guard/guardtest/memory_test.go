@@ -187,7 +187,7 @@ func TestStore_AClaimWithTheTicketOfAnother(t *testing.T) {
 	assert.Equal(t, []string{"e-1", "b-1", "d-1", "c-1"}, s.Queue("k"))
 }
 
-// While an exclusive holder works, no claim loses its place. One that comes to the front of readers is asked to come.
+// While an exclusive holder works, no claim loses its place. A claim that comes to the front while readers work is notified.
 func TestStore_ASilentClaimInFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()

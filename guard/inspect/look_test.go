@@ -81,7 +81,7 @@ func TestLook_AllShowsWhatMatches(t *testing.T) {
 	}
 }
 
-// Pages and logs name the Redis, and nothing that lets anybody in.
+// Pages and logs name the Redis, and nothing that gives access.
 func TestLook_AnInspectorSaysWhereItLooks(t *testing.T) {
 	t.Parallel()
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"a:1", "b:2"}, Password: "s3cret"})

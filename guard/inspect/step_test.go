@@ -53,7 +53,7 @@ func TestBreak_NotifiesTheNextOnesAndTheHolder(t *testing.T) {
 
 // The message is repeated until it is received, if the server says so, and not for long.
 func TestRevoke_IsRepeatedUntilItIsReceived(t *testing.T) {
-	nobody := func(int) any { return int64(0) }
+	none := func(int) any { return int64(0) }
 	for name, c := range map[string]struct {
 		alone     bool // one server: it counts the receivers
 		receivers func(try int) any
@@ -61,9 +61,9 @@ func TestRevoke_IsRepeatedUntilItIsReceived(t *testing.T) {
 	}{
 		"received":                {true, func(int) any { return int64(1) }, []int{0}},
 		"received later":          {true, func(try int) any { return int64(try / 3) }, []int{0, 25, 75}},
-		"never received":          {true, nobody, []int{0, 25, 75, 125, 175, 225, 275, 325}},
+		"never received":          {true, none, []int{0, 25, 75, 125, 175, 225, 275, 325}},
 		"down, and received":      {true, func(try int) any { return map[bool]any{true: errDown, false: int64(1)}[try == 1] }, []int{0, 25}},
-		"a cluster":               {false, nobody, []int{0, 25, 75}},
+		"a cluster":               {false, none, []int{0, 25, 75}},
 		"a cluster, and received": {false, func(int) any { return int64(1) }, []int{0, 25, 75}},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -207,7 +207,7 @@ func (r *rules) catchUp(s *state, o owner) bool {
 	return true
 }
 
-// highest is the highest fence that anybody has.
+// highest is the highest fence of all owners.
 func (s *state) highest() uint8 {
 	high := s.top
 	for i := range s.claims {

@@ -16,7 +16,7 @@ import (
 
 const (
 	sentinelTTL = 5 * time.Second
-	// sentinelPatience is the longest that anybody may wait through a failover: until the
+	// sentinelPatience is the longest wait through a failover: until the
 	// primary counts as down, another is elected, what it does not know has lapsed, and some.
 	sentinelPatience = time.Second + 5*time.Second + sentinelTTL + 5*time.Second
 )

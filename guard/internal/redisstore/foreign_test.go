@@ -21,7 +21,7 @@ func TestForeign_UnknownValueIsBusy(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(ctx context.Context, c redis.Cmdable) error{
 		"an operator's hash": func(ctx context.Context, c redis.Cmdable) error {
-			return c.HSet(ctx, lockKey, "somebody", 1).Err()
+			return c.HSet(ctx, lockKey, "other", 1).Err()
 		},
 		"a hash with our owners": func(ctx context.Context, c redis.Cmdable) error {
 			return c.HSet(ctx, lockKey, "x-1", 1, "a-2.1", 1).Err()
@@ -74,7 +74,7 @@ func TestForeign_UnknownValueIsBusy(t *testing.T) {
 func TestForeign_ALockWithoutAnEndIsAskedForAsAnyOther(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
-	require.NoError(t, s.Admin.HSet(t.Context(), lockKey, "somebody", 1).Err())
+	require.NoError(t, s.Admin.HSet(t.Context(), lockKey, "other", 1).Err())
 	g := s.Guard()
 	s.Release(s.Acquire(g, "open the subscription"))
 	s.ResetCommands()

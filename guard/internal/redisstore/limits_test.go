@@ -55,7 +55,7 @@ func TestLimit_HoldersThatLapsedAreDroppedInSteps(t *testing.T) {
 		require.NoError(t, b.ZAdd(t.Context(), holdersKey, z).Err())
 	}
 	for _, want := range []int{inside - most, inside - 2*most, inside - 3*most} {
-		b.busy("x-1", "") // it is not known yet that nobody is left
+		b.busy("x-1", "") // it is not known yet that no holder is left
 		require.Equal(t, want, left())
 	}
 	b.holds("x-1")

@@ -113,7 +113,7 @@ local had = place and not alone and tonumber(redis.call('ZSCORE', queue, owner) 
 if not had then
   if not alone and redis.call('ZSCORE', ended, owner) then
     return {'ended'}
-  elseif has_room(found, owner) and (alone or redis.call('ZCARD', queue) == 0) then
+  elseif has_room(found, owner) and redis.call('ZCARD', queue) == 0 then
     found, hold = admit(found, owner, ttl, meta, above)
     return {held(number(hold.fence))}
   end
