@@ -156,7 +156,7 @@ func TestBatch_ManyAreOneScript(t *testing.T) {
 	assert.Empty(t, s.Admin.Keys(t.Context(), "redlatch:*").Val())
 }
 
-// A claim that is busy is sent once more, by itself. The claim beside it is not.
+// A claim that is busy, or a release that a claim waits for, is sent once more, by itself. The command beside it is not.
 func TestBatch_TwoOfWhichOneIsBusy(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewRedis(t)
@@ -169,6 +169,18 @@ func TestBatch_TwoOfWhichOneIsBusy(t *testing.T) {
 	require.NoError(t, errors.Join(errs...))
 	assert.Equal(t, guardstore.ClaimBusy, claimed[0].Status)
 	assert.Equal(t, guardstore.ClaimHeld, claimed[1].Status)
+	assert.Equal(t, 2, s.Scripts())
+
+	waiting := claimOf("taken", "b-3")
+	waiting.Queue = true
+	_, err = store.Acquire(t.Context(), waiting)
+	require.NoError(t, err)
+	s.ResetCommands()
+	_, released, errs := redisstore.Together(t.Context(), store, nil, []guardstore.Release{
+		releaseOf(claimOf("taken", "a-1"), holder), releaseOf(claimOf("free", "b-2"), claimed[1]),
+	})
+	require.NoError(t, errors.Join(errs...))
+	assert.Equal(t, []guardstore.ReleaseReply{{Status: guardstore.ReleaseDone}, {Status: guardstore.ReleaseDone}}, released)
 	assert.Equal(t, 2, s.Scripts())
 }
 

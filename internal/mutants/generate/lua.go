@@ -12,7 +12,7 @@ import (
 type LuaMutant struct{ ID, Text string }
 
 // Lua makes the mutants of a script: a condition that is always true, or never; a call or an assignment less; a side of
-// and, or of or, less; a whole number that is larger by one.
+// and, or of or, less; a whole number that is larger by one, except a 0 after or: it stands for nothing.
 func Lua(text string) []LuaMutant {
 	m := luaMaker{text: text, tokens: luaTokens(text)}
 	for i, t := range m.tokens {
@@ -21,6 +21,7 @@ func Lua(text string) []LuaMutant {
 			m.condition(i)
 		case t.text == "and", t.text == "or":
 			m.sides(i)
+		case t.text == "0" && i > 0 && m.tokens[i-1].text == "or":
 		case wholeNumber.MatchString(t.text):
 			n, _ := strconv.Atoi(t.text)
 			m.make("number", t.at, t.till, strconv.Itoa(n+1))

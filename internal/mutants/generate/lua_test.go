@@ -21,6 +21,7 @@ local function f(a, b)
     return a and b or 'x'
   end
   while a < b do a = a + 1 end
+  n = m or 0
 end
 `
 
@@ -39,6 +40,7 @@ func TestLua_Mutants(t *testing.T) {
 		"7 without: b and", "7 without: and f(a, b)",
 		"8 without: a and", "8 without: and b", "8 without: a and b or", "8 without: or 'x'",
 		"10 never: a < b", "10 drop: a = a + 1", "10 number: 1",
+		"11 drop: n = m or 0", "11 without: m or", "11 without: or 0",
 	}, ids)
 }
 

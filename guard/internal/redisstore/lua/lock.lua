@@ -6,6 +6,7 @@ local urgent = 5000000     -- µs likewise, if the owner keeps others out, or ha
 local batch = 16           -- owners that one call takes out of the queue; those that got in ask, and let more in
 
 local empty = {count = 0, limit = any, fence = 0}
+local unreadable = {count = 1, limit = 1, fence = 0}
 
 -- inside returns who is inside: how many; the strictest limit; the highest fence; of an exclusive lock, its
 -- owner and its hold; and the hold of the owner that asks. It removes holders whose time has ended. A
@@ -16,7 +17,7 @@ local function inside(owner)
     if not string.find(field.err, 'WRONGTYPE', 1, true) then
       error(field.err, 0)
     end
-    return {count = 1, limit = 1, fence = 0}
+    return unreadable
   elseif not field[1] then
     return empty
   elseif field[1] ~= '@fence' and limit_of(field[1]) == 1 then
@@ -30,7 +31,7 @@ local function inside(owner)
   local fields = redis.call('HLEN', lock)
   local got = redis.call('HMGET', lock, owner, '@fence')
   if not got[2] then
-    return fields == 0 and empty or {count = 1, limit = 1, fence = 0}
+    return fields == 0 and empty or unreadable
   end
   local strictest = redis.call('ZREVRANGEBYSCORE', holders, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return {count = fields - 1, limit = strictest and -strictest or 1, fence = tonumber(got[2]), mine = decode(got[1])}
