@@ -131,11 +131,11 @@ func TestOptions_DurationsAreCutToWholeMilliseconds(t *testing.T) {
 		const rest = 900 * time.Microsecond
 		_, _, err := guard.Once(t.Context(), g.Guard, k, 3*time.Millisecond+rest, gives(1), guard.TTL(100*time.Millisecond+rest))
 		require.NoError(t, err)
-		claim, _ := g.s.last("k")
+		claim, _ := g.s.Last("k")
 		assert.Equal(t, 100*time.Millisecond, claim.TTL)
 		assert.Equal(t, 3*time.Millisecond, claim.Once.Keep)
 		require.NoError(t, g.WithLock(t.Context(), guard.Key("held"), nothing, guard.MinHold(time.Millisecond+rest)))
-		assert.Equal(t, time.Millisecond, g.s.released("held").MinHold)
+		assert.Equal(t, time.Millisecond, g.s.Released("held").MinHold)
 	})
 }
 
@@ -308,7 +308,7 @@ func (refusing) ReportResult(error) {}
 
 // announced is a store that keeps what instances say of themselves, and answers none of it.
 type announced struct {
-	*store
+	*testenv.Faulty
 	said chan string
 }
 

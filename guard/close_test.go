@@ -42,7 +42,7 @@ func TestClose_EndsLeasesAndWaiters(t *testing.T) {
 func TestClose_JoinsCommandsOnTheirWay(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		returned := false
-		g.s.trouble(only("release", func(context.Context) error {
+		g.s.Trouble(only("release", func(context.Context) error {
 			time.Sleep(time.Minute)
 			returned = true
 			return errReply
@@ -59,7 +59,7 @@ func TestClose_JoinsCommandsOnTheirWay(t *testing.T) {
 // A release that failed once is repeated within half a second.
 func TestClose_WaitsForARelease(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		g.s.trouble(times(1, "release", "k", func() error { return errReply }), nil)
+		g.s.Trouble(times(1, "release", "k", func() error { return errReply }), nil)
 		require.NoError(t, g.lock(guard.AsyncRelease()))
 		require.NoError(t, g.Close())
 		assert.Zero(t, g.s.Depth("k"))
@@ -70,7 +70,7 @@ func TestClose_WaitsForARelease(t *testing.T) {
 // there to be closed.
 func TestClose_RepeatsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		g.s.trouble(only("release", silent), nil)
+		g.s.Trouble(only("release", silent), nil)
 		require.NoError(t, g.lock(guard.AsyncRelease(), guard.TTL(time.Minute)))
 		begun := time.Now()
 		require.NoError(t, g.Close())
@@ -86,7 +86,7 @@ func TestClose_ALeaseThatOutlivesItsGuardWhileRedisIsSilent(t *testing.T) {
 		working := begin(func() error {
 			return g.WithLock(t.Context(), guard.Key("work"), func(ctx context.Context) error { <-work; return context.Cause(ctx) })
 		})
-		g.s.trouble(func(ctx context.Context, _, _ string) error { return silent(ctx) }, nil)
+		g.s.Trouble(func(ctx context.Context, _, _ string) error { return silent(ctx) }, nil)
 		require.NoError(t, g.Close())
 		require.ErrorIs(t, context.Cause(l.Context()), guard.ErrClosed)
 		begun := time.Now()

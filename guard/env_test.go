@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/guard"
-	"github.com/redlatch/redlatch/guard/guardstore"
 	"github.com/redlatch/redlatch/guard/guardtest"
 	"github.com/redlatch/redlatch/guard/internal/testenv"
 	"github.com/redlatch/redlatch/internal/guardhook"
@@ -41,7 +39,7 @@ func nothing(context.Context) error { return nil }
 type env struct {
 	*guard.Guard
 	t *testing.T
-	s *store
+	s *testenv.Faulty
 	r *guardtest.Recorder
 }
 
@@ -49,9 +47,7 @@ type env struct {
 func bubble(t *testing.T, test func(t *testing.T, g *env), opts ...guard.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, (&env{t: t, s: &store{
-			Store: guardtest.NewStore(), claims: map[string]guardstore.Claim{}, fences: map[string]uint64{}, releases: map[string]guardstore.Release{},
-		}}).another(opts...))
+		test(t, (&env{t: t, s: testenv.NewFaulty()}).another(opts...))
 		synctest.Wait()
 	})
 }
@@ -181,107 +177,6 @@ func keysOf(words string) (keys []guard.KeyFunc) {
 		keys = append(keys, guard.Key(key))
 	}
 	return keys
-}
-
-// noneHeld checks that no owner holds or wants any of the keys.
-func (s *store) noneHeld(t *testing.T, keys string) {
-	t.Helper()
-	for key := range strings.FieldsSeq(keys) {
-		assert.Equal(t, 0, s.Depth(key), key)
-		assert.Empty(t, s.Queue(key), key)
-	}
-}
-
-// store is one on which a test has something happen before a call, or lose its reply. The calls are acquire, release,
-// forget, renew, and depth for a renewal that moves no expiry.
-type store struct {
-	*guardtest.Store
-	mu            sync.Mutex
-	before, after func(ctx context.Context, op, key string) error
-	claims        map[string]guardstore.Claim   // the last one of each key
-	fences        map[string]uint64             // that of the last reply
-	releases      map[string]guardstore.Release // the last one of each key
-}
-
-func (s *store) trouble(before, after func(ctx context.Context, op, key string) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.before, s.after = before, after
-}
-
-// last is the last claim for a key, and the fence that it was granted with.
-func (s *store) last(key string) (guardstore.Claim, uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.claims[key], s.fences[key]
-}
-
-// released is the last release of a key.
-func (s *store) released(key string) guardstore.Release {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.releases[key]
-}
-
-// outcome is what the last release of a key wrote.
-func (s *store) outcome(key string) guardstore.Outcome { return *s.released(key).Record }
-
-func (s *store) call(ctx context.Context, op, key string, do func()) error {
-	s.mu.Lock()
-	before, after := s.before, s.after
-	s.mu.Unlock()
-	if before != nil {
-		if err := before(ctx, op, key); err != nil {
-			return err
-		}
-	}
-	do()
-	if after != nil {
-		return after(ctx, op, key)
-	}
-	return nil
-}
-
-func (s *store) Acquire(ctx context.Context, c guardstore.Claim) (r guardstore.ClaimReply, err error) {
-	if lost := s.call(ctx, "acquire", c.Key, func() {
-		r, err = s.Store.Acquire(ctx, c)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.claims[c.Key], s.fences[c.Key] = c, r.Fence
-	}); lost != nil {
-		return guardstore.ClaimReply{}, lost
-	}
-	return r, err
-}
-
-func (s *store) Release(ctx context.Context, c guardstore.Release) (r guardstore.ReleaseReply, err error) {
-	if lost := s.call(ctx, "release", c.Key, func() {
-		r, err = s.Store.Release(ctx, c)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.releases[c.Key] = c
-	}); lost != nil {
-		return guardstore.ReleaseReply{}, lost
-	}
-	return r, err
-}
-
-func (s *store) Forget(ctx context.Context, f guardstore.Forget) (status guardstore.ForgetStatus, err error) {
-	if lost := s.call(ctx, "forget", f.Key, func() { status, err = s.Store.Forget(ctx, f) }); lost != nil {
-		return 0, lost
-	}
-	return status, err
-}
-
-func (s *store) Renew(ctx context.Context, batch []guardstore.Grant) (r []guardstore.RenewReply) {
-	op := "renew"
-	if batch[0].TTL == 0 {
-		op = "depth"
-	}
-	if lost := s.call(ctx, op, batch[0].Key, func() { r = s.Store.Renew(ctx, batch) }); lost != nil {
-		return slices.Repeat([]guardstore.RenewReply{{Err: lost}}, len(batch))
-	}
-	return r
 }
 
 // only has something happen at one kind of call.

@@ -24,7 +24,7 @@ func (g *env) inner(l *guard.Lease) *guard.Lease {
 
 // revoke ends the hold of k, and notifies no owner.
 func (g *env) revoke() {
-	_, fence := g.s.last("k")
+	_, fence := g.s.Last("k")
 	g.s.Mute(true)
 	g.s.Revoke("k", fence)
 }
@@ -50,7 +50,7 @@ func TestHold_OneCallWritesTheCounterAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()
 		var writing atomic.Int32
-		g.s.trouble(only("depth", func(context.Context) error {
+		g.s.Trouble(only("depth", func(context.Context) error {
 			assert.EqualValues(t, 1, writing.Add(1))
 			time.Sleep(500 * time.Millisecond)
 			writing.Add(-1)
@@ -78,7 +78,7 @@ func TestHold_NoWorkBeginsUnderALeaseThatEndedWhileItWasEntered(t *testing.T) {
 		goOn := g.keepWatchdog()
 		l := g.take(guard.MaxHold(3 * time.Second))
 		time.Sleep(2500 * time.Millisecond)
-		g.s.trouble(nil, only("depth", slowly(900*time.Millisecond)))
+		g.s.Trouble(nil, only("depth", slowly(900*time.Millisecond)))
 		require.ErrorIs(t, g.WithLock(context.WithoutCancel(l.Context()), k, never(t)), guard.ErrMaxHold)
 		goOn()
 		require.ErrorIs(t, l.Release(t.Context()), guard.ErrMaxHold)
@@ -98,7 +98,7 @@ func TestHold_ALostKeyIsFreeThoughAnObserverBlocks(t *testing.T) {
 		for _, key := range []string{"a", "b"} {
 			go func() { next <- g.acquire(t.Context(), key) }()
 		}
-		g.s.trouble(func(ctx context.Context, op, _ string) error {
+		g.s.Trouble(func(ctx context.Context, op, _ string) error {
 			if op == "renew" || op == "release" {
 				return silent(ctx)
 			}
@@ -111,7 +111,7 @@ func TestHold_ALostKeyIsFreeThoughAnObserverBlocks(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, next, 2)
 		close(goOn)
-		g.s.trouble(nil, nil)
+		g.s.Trouble(nil, nil)
 		g.free(<-next, <-next)
 	}, guard.Observe(o))
 }
@@ -220,7 +220,7 @@ func TestHold_ReleaseReplies(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T, g *env) {
 			l, sent := g.take(), 0
-			g.s.trouble(func(ctx context.Context, op, _ string) error {
+			g.s.Trouble(func(ctx context.Context, op, _ string) error {
 				switch {
 				case op == "renew" && c.after > 0:
 					return silent(ctx)
@@ -337,7 +337,7 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 		bubble(t, func(t *testing.T, g *env) {
 			goOn := g.keepWatchdog()
 			l := g.take()
-			g.s.trouble(only("renew", silent), nil)
+			g.s.Trouble(only("renew", silent), nil)
 			time.Sleep(guard.DefaultTTL)
 			require.NoError(t, l.Context().Err(), "the watchdog is not kept")
 			next := g.later()
@@ -367,7 +367,7 @@ func TestHold_ALossThatTheLastReleaseFinds(t *testing.T) {
 		outer := g.take()
 		inner := g.inner(outer)
 		g.free(outer)
-		g.s.trouble(only("renew", silent), nil)
+		g.s.Trouble(only("renew", silent), nil)
 		time.Sleep(guard.DefaultTTL)
 		is(t, inner.Release(t.Context()), guard.ErrLost, guard.ErrReleased)
 		for _, l := range []*guard.Lease{outer, inner} {
@@ -402,7 +402,7 @@ func TestHold_RenewalReplies(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		l := g.take()
 		time.Sleep(11 * time.Second)
-		g.s.trouble(times(1, "renew", "k", func() error { g.revoke(); return errReply }), nil)
+		g.s.Trouble(times(1, "renew", "k", func() error { g.revoke(); return errReply }), nil)
 		time.Sleep(guard.DefaultTTL)
 		require.ErrorIs(t, l.Err(), guard.ErrRevoked)
 		require.ErrorIs(t, l.Release(t.Context()), guard.ErrRevoked)
@@ -417,7 +417,7 @@ func TestHold_AHoldThatEndsWhileANestedCallLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		outer := g.take()
 		inner := g.inner(outer)
-		g.s.trouble(times(1, "depth", "k", func() error { time.Sleep(time.Second); return nil }), nil)
+		g.s.Trouble(times(1, "depth", "k", func() error { time.Sleep(time.Second); return nil }), nil)
 		left := begin(func() error { return inner.Release(t.Context()) })
 		require.Empty(t, left)
 		g.free(outer)

@@ -117,7 +117,7 @@ func TestLead_TheEndOfTheContextEndsALeaderAndACandidate(t *testing.T) {
 			assert.Equal(t, row.joined, strings.Contains(err.Error(), "\n"+row.own.Error()), name)
 			is(t, <-candidate, context.Canceled, guard.ErrBusy)
 			synctest.Wait() // the candidate's claim is withdrawn
-			g.s.noneHeld(t, "k")
+			g.s.NoneHeld(t, "k")
 		})
 	}
 }
@@ -133,7 +133,7 @@ func TestLead_TheReleaseOfTheLastTermIsWaitedFor(t *testing.T) {
 		{100 * time.Millisecond, 100 * time.Millisecond, errDone},
 	} {
 		bubble(t, func(t *testing.T, g *env) {
-			g.s.trouble(only("release", slowly(row.answer)), nil)
+			g.s.Trouble(only("release", slowly(row.answer)), nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			begun := time.Now()
 			require.ErrorIs(t, g.Lead(ctx, k, func(context.Context) error {
@@ -146,7 +146,7 @@ func TestLead_TheReleaseOfTheLastTermIsWaitedFor(t *testing.T) {
 			assert.Equal(t, row.want, time.Since(begun))
 			assert.Equal(t, row.want != row.answer, g.s.Depth("k") == 1)
 			time.Sleep(time.Second)
-			g.s.noneHeld(t, "k")
+			g.s.NoneHeld(t, "k")
 		})
 	}
 }
@@ -183,7 +183,7 @@ func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
 				assert.Equal(t, guard.ErrClosed, <-ended)
 			}
 			assert.Less(t, time.Since(begun), 100*time.Millisecond)
-			g.s.noneHeld(t, "k other fails")
+			g.s.NoneHeld(t, "k other fails")
 			assert.Equal(t, guard.ErrClosed, g.Lead(t.Context(), k, never(t)))
 		})
 	}

@@ -50,7 +50,7 @@ func TestLimit_APermitWithMaxHoldIsHandedOver(t *testing.T) {
 }
 
 // choosy is a store that has no limit but 2, and no readers.
-type choosy struct{ *store }
+type choosy struct{ *testenv.Faulty }
 
 func (choosy) CheckLimit(l guardstore.Limit) error {
 	if l == 2 {

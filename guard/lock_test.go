@@ -44,7 +44,7 @@ func TestLock_PanicAndGoexitReleaseAndGoOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, g *env) {
 				assert.PanicsWithValue(t, "boom", func() { run(g, func(context.Context) error { panic("boom") }) })
-				g.s.noneHeld(t, "a k")
+				g.s.NoneHeld(t, "a k")
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -52,7 +52,7 @@ func TestLock_PanicAndGoexitReleaseAndGoOn(t *testing.T) {
 					t.Error("Goexit was stopped")
 				}()
 				<-done
-				g.s.noneHeld(t, "a k")
+				g.s.NoneHeld(t, "a k")
 			})
 		})
 	}
@@ -112,7 +112,7 @@ func TestWait_HowItEndedIsObserved(t *testing.T) {
 			other := g.another()
 			require.NoError(t, runOnce(other))
 			l := other.take()
-			g.s.trouble(nil, only("acquire", slowly(10*time.Millisecond)))
+			g.s.Trouble(nil, only("acquire", slowly(10*time.Millisecond)))
 			begun := time.Now()
 			err := call(g)
 			assert.Equal(t, outcome == guard.OutcomeAcquired || outcome == guard.OutcomeRecorded, err == nil, outcome)
@@ -285,7 +285,7 @@ func TestLease_CheckAsksTheStore(t *testing.T) {
 func TestLease_CheckThatIsNotAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		l := g.take(guard.MaxHold(3 * time.Second))
-		g.s.trouble(only("depth", silent), nil)
+		g.s.Trouble(only("depth", silent), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, l.Check(ctx), context.DeadlineExceeded)
@@ -301,7 +301,7 @@ func TestLease_CheckThatIsNotAnswered(t *testing.T) {
 // of the work.
 func TestLease_ALaterReleaseHasTheResultOfTheFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		g.s.trouble(only("release", slowly(slowRelease)), nil)
+		g.s.Trouble(only("release", slowly(slowRelease)), nil)
 		l := g.take()
 		time.Sleep(time.Second)
 		g.s.Drop("k")
@@ -440,7 +440,7 @@ func TestReentry_ALossMeanwhileKeepsTheWorkFromRunning(t *testing.T) {
 func slowReleases(t *testing.T, test func(t *testing.T, g *env)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, g *env) {
-		g.s.trouble(only("release", slowly(slowRelease)), nil)
+		g.s.Trouble(only("release", slowly(slowRelease)), nil)
 		test(t, g)
 	}, guard.AsyncRelease())
 }
@@ -465,7 +465,7 @@ func TestAsyncRelease_DoesNotWait(t *testing.T) {
 				assert.Equal(t, 1, g.s.Depth("k"), "the release is on its way")
 				require.NoError(t, g.Close())
 				assert.Equal(t, slowRelease, time.Since(begun))
-				g.s.noneHeld(t, "a k")
+				g.s.NoneHeld(t, "a k")
 				assert.Empty(t, g.r.Observations("Event"))
 			})
 		})
@@ -545,7 +545,7 @@ func TestObserverFault_AnObserverThatFailsLeavesNothingTaken(t *testing.T) {
 								for _, key := range keysOf("a b k") {
 									require.NoError(t, g.WithLock(t.Context(), key, nothing, option, guard.Wait(time.Minute)))
 								}
-								g.s.noneHeld(t, "a b k")
+								g.s.NoneHeld(t, "a b k")
 								assert.Empty(t, g.Holds())
 								require.NoError(t, g.Shutdown(t.Context()))
 							}, guard.Observe(o))
@@ -635,7 +635,7 @@ func TestMetadata_FuncIsCalledOncePerClaim(t *testing.T) {
 		require.ErrorIs(t, g.WithLock(t.Context(), guard.Key(""), nothing), guard.ErrKey)
 		assert.Equal(t, 2, calls)
 		require.NoError(t, g.WithLocks(withRequest(t.Context(), "two"), keysOf("a b"), func(ctx context.Context) error {
-			claim, _ := g.s.last("b")
+			claim, _ := g.s.Last("b")
 			assert.Equal(t, "two", claim.Metadata)
 			return g.WithLocks(ctx, keysOf("a b"), nothing)
 		}))

@@ -27,9 +27,9 @@ func inTrouble(t *testing.T, name string, test func(t *testing.T, g *env, ctx co
 			if err := z.Release(t.Context()); !errors.Is(err, guard.ErrClosed) {
 				require.NoError(t, err)
 			}
-			g.s.trouble(nil, nil)
+			g.s.Trouble(nil, nil)
 			time.Sleep(10 * time.Second) // less than the ttl
-			g.s.noneHeld(t, "a b c z")
+			g.s.NoneHeld(t, "a b c z")
 		})
 	})
 }
@@ -45,11 +45,11 @@ var steps = []struct{ op, key string }{
 func TestLocksFault_AKeyThatIsNotAnsweredGivesTheOthersBack(t *testing.T) {
 	for _, step := range steps {
 		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *env, ctx context.Context) {
-			g.s.trouble(nil, times(1000, step.op, step.key, func() error { return errReply }))
+			g.s.Trouble(nil, times(1000, step.op, step.key, func() error { return errReply }))
 			err := g.WithLocks(ctx, keysOf("c z b a"), never(t))
 			assert.Equal(t, step.key, as[*guard.StoreError](t, err).Key)
 			require.NotErrorIs(t, err, guard.ErrLost)
-			g.s.noneHeld(t, strings.Replace("a b c", step.key, "", 1))
+			g.s.NoneHeld(t, strings.Replace("a b c", step.key, "", 1))
 		})
 	}
 }
@@ -59,12 +59,12 @@ func TestLocksFault_AContextThatEndsAtAnyStepTakesNothing(t *testing.T) {
 		for when, lost := range map[string]error{"sent": nil, "reply lost": errReply} {
 			inTrouble(t, step.op+" "+step.key+" "+when, func(t *testing.T, g *env, ctx context.Context) {
 				ctx, cancel := context.WithCancelCause(ctx)
-				g.s.trouble(nil, times(1, step.op, step.key, func() error { cancel(errBoom); return lost }))
+				g.s.Trouble(nil, times(1, step.op, step.key, func() error { cancel(errBoom); return lost }))
 				err := g.WithLocks(ctx, keysOf("c z b a"), never(t))
 				is(t, err, context.Canceled, guard.ErrBusy, guard.ErrLost)
 				require.ErrorIs(t, err, errBoom)
 				synctest.Wait()
-				g.s.noneHeld(t, "a b c")
+				g.s.NoneHeld(t, "a b c")
 			})
 		}
 	}
@@ -74,7 +74,7 @@ func TestLocksFault_CloseAtAnyStepTakesNothing(t *testing.T) {
 	for _, step := range steps {
 		inTrouble(t, step.op+" "+step.key, func(t *testing.T, g *env, ctx context.Context) {
 			closed := make(chan error, 1)
-			g.s.trouble(times(1, step.op, step.key, func() error {
+			g.s.Trouble(times(1, step.op, step.key, func() error {
 				go func() { closed <- g.Close() }()
 				time.Sleep(time.Millisecond)
 				return nil
@@ -120,7 +120,7 @@ func TestLocksFault_ANestedLockWhoseOuterLockIsLost(t *testing.T) {
 				})
 				is(t, err, guard.ErrLost, guard.ErrBusy, context.Canceled)
 				synctest.Wait()
-				g.s.noneHeld(t, "a free")
+				g.s.NoneHeld(t, "a free")
 			})
 		})
 	}
@@ -146,7 +146,7 @@ func TestLocksFault_ANestedLockWhoseCallerLeavesIsNotLost(t *testing.T) {
 func TestLocksFault_AReleaseThatIsNotAnsweredDoesNotKeepTheOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		_, release := g.holdAll("a b c")
-		g.s.trouble(func(ctx context.Context, op, key string) error {
+		g.s.Trouble(func(ctx context.Context, op, key string) error {
 			if op == "release" && key == "c" {
 				<-ctx.Done()
 				return errReply
@@ -155,12 +155,12 @@ func TestLocksFault_AReleaseThatIsNotAnsweredDoesNotKeepTheOthers(t *testing.T) 
 		}, nil)
 		released := begin(release)
 		time.Sleep(60 * time.Millisecond)
-		g.s.noneHeld(t, "a b")
+		g.s.NoneHeld(t, "a b")
 		assert.Equal(t, 1, g.s.Depth("c"))
 		require.NoError(t, <-released, "the release is repeated")
-		g.s.trouble(nil, nil)
+		g.s.Trouble(nil, nil)
 		time.Sleep(20 * time.Second)
-		g.s.noneHeld(t, "a b c")
+		g.s.NoneHeld(t, "a b c")
 	})
 }
 

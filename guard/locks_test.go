@@ -84,7 +84,7 @@ func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 		}, guard.Name("transfer")))
 		assert.Equal(t, "B a c é", g.sequence("HoldStart"), "by their bytes, each once")
 		assert.Equal(t, "é c a B", g.sequence("HoldEnd"))
-		g.s.noneHeld(t, "B a c é")
+		g.s.NoneHeld(t, "B a c é")
 	})
 }
 
@@ -92,7 +92,7 @@ func TestLocks_AreTakenInOrderAndGivenBackInReverse(t *testing.T) {
 func TestLocks_AreReleasedOneAfterAnother(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		var releasing atomic.Int32
-		g.s.trouble(only("release", func(context.Context) error {
+		g.s.Trouble(only("release", func(context.Context) error {
 			assert.EqualValues(t, 1, releasing.Add(1))
 			time.Sleep(10 * time.Millisecond)
 			releasing.Add(-1)
@@ -144,7 +144,7 @@ func TestLocks_KeysThatAreHeldComeFirst(t *testing.T) {
 		require.NoError(t, g.WithLocks(z.Context(), keysOf("z"), nothing))
 		g.free(z)
 		assert.Equal(t, "z z a m z", g.sequence("HoldStart"))
-		g.s.noneHeld(t, "a m z")
+		g.s.NoneHeld(t, "a m z")
 	})
 }
 
@@ -158,10 +158,10 @@ func TestLocks_OneBudgetForAllKeys(t *testing.T) {
 		assert.Equal(t, []string{"b", "payroll", "lock_wait_timeout"}, []string{busy.Key, busy.Holder, busy.ErrorType()})
 		assert.InDelta(t, time.Second, time.Since(start), float64(5*time.Millisecond), "not a second for each")
 		assert.InDelta(t, time.Second, busy.Waited, float64(5*time.Millisecond))
-		g.s.noneHeld(t, "a c")
+		g.s.NoneHeld(t, "a c")
 		time.AfterFunc(999*time.Millisecond, func() { g.free(b) })
 		require.NoError(t, g.WithLocks(t.Context(), keysOf("b c d"), nothing, guard.Wait(time.Second)))
-		g.s.noneHeld(t, "b c d")
+		g.s.NoneHeld(t, "b c d")
 	})
 }
 
@@ -173,7 +173,7 @@ func TestLocks_NoWaitTriesEachOnce(t *testing.T) {
 		busy := as[*guard.BusyError](t, err)
 		assert.Equal(t, []string{"c", "lock_busy"}, []string{busy.Key, busy.ErrorType()})
 		assert.Zero(t, time.Since(start))
-		g.s.noneHeld(t, "a b d")
+		g.s.NoneHeld(t, "a b d")
 		assert.Equal(t, "b a", g.sequence("HoldEnd"), "in reverse")
 	})
 }
@@ -196,7 +196,7 @@ func TestLocks_TheCapOfAllBeginsWithTheWork(t *testing.T) {
 			return nil
 		}, guard.MaxHold(2*time.Second))
 		require.ErrorIs(t, err, guard.ErrMaxHold)
-		g.s.noneHeld(t, "a b")
+		g.s.NoneHeld(t, "a b")
 		assert.Equal(t, 2, strings.Count(err.Error(), "was lost"), "of both, joined")
 		require.NoError(t, g.WithLocks(t.Context(), keysOf("a b"), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
@@ -252,10 +252,10 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 		time.Sleep(time.Second)
 		require.ErrorIs(t, g.WithLocks(t.Context(), keysOf("a b"), never(t), guard.FailOpen(), guard.NoWait()), guard.ErrBusy)
 		g.free(b)
-		g.s.noneHeld(t, "a b")
+		g.s.NoneHeld(t, "a b")
 
 		z := g.acquire(t.Context(), "z")
-		g.s.trouble(times(1000, "depth", "z", func() error { return errReply }), nil)
+		g.s.Trouble(times(1000, "depth", "z", func() error { return errReply }), nil)
 		for _, err := range []error{
 			g.WithLocks(z.Context(), keysOf("a z"), never(t), guard.FailOpen()),
 			g.WithLock(z.Context(), guard.Key("z"), never(t), guard.FailOpen()),
@@ -263,7 +263,7 @@ func TestLocks_FailOpenOnlyAfterAllIsGivenBack(t *testing.T) {
 			assert.Equal(t, "z", as[*guard.StoreError](t, err).Key)
 			assert.Equal(t, "enter", as[*guard.StoreError](t, err).Op)
 		}
-		g.s.trouble(nil, nil)
+		g.s.Trouble(nil, nil)
 		time.Sleep(time.Minute)
 		require.NoError(t, z.Err(), "it stays")
 		assert.Equal(t, 1, g.s.Depth("z"))
@@ -315,7 +315,7 @@ func TestLocks_TheLossOfAnyEndsTheWork(t *testing.T) {
 			require.ErrorIs(t, err, errBoom)
 			assert.Equal(t, key, as[*guard.LostError](t, err).Key)
 			assert.Equal(t, 1, strings.Count(err.Error(), "was lost"))
-			g.s.noneHeld(t, "a b c")
+			g.s.NoneHeld(t, "a b c")
 			synctest.Wait() // observers hear last
 			assert.Len(t, g.r.Observations("HoldEnd"), 6)
 		})
@@ -336,7 +336,7 @@ func TestLocksKinds_LimitOfSeveralKeys(t *testing.T) {
 		_, fenced := guard.Fence(held)
 		assert.False(t, fenced)
 		require.NoError(t, errors.Join(first(), second(), third()))
-		g.s.noneHeld(t, "a b c d")
+		g.s.NoneHeld(t, "a b c d")
 	})
 }
 

@@ -48,11 +48,11 @@ func TestOnce_ResultIsTheCallersOwn(t *testing.T) {
 // What a caller does with its result does not change what a release writes that is repeated.
 func TestOnce_ResultIsRecordedAsItWasReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
-		g.s.trouble(only("release", func(context.Context) error { return errDown }), nil)
+		g.s.Trouble(only("release", func(context.Context) error { return errDown }), nil)
 		got, _, err := once(g, gives([]byte("receipt")), raw)
 		require.NoError(t, err)
 		copy(got, "changed")
-		g.s.trouble(nil, nil)
+		g.s.Trouble(nil, nil)
 		time.Sleep(time.Second) // the release is repeated
 		got, replayed, err := once(g, noRun[[]byte](t), raw)
 		require.NoError(t, err)
@@ -311,7 +311,7 @@ func TestForget_OfARecordThatIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		other := g.another()
 		other.runs(1)
-		g.s.trouble(times(1, "forget", "k", func() error {
+		g.s.Trouble(times(1, "forget", "k", func() error {
 			deleted, err := other.Forget(t.Context(), k)
 			assert.True(t, deleted)
 			return err
@@ -327,7 +327,7 @@ func TestForget_ThatIsSentAgainLeavesANewerRecord(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		other := g.another()
 		other.runs(1)
-		g.s.trouble(nil, times(1, "forget", "k", func() error { other.runs(2); return errReply }))
+		g.s.Trouble(nil, times(1, "forget", "k", func() error { other.runs(2); return errReply }))
 		forgotten, err := g.Forget(t.Context(), k)
 		require.NoError(t, err)
 		assert.True(t, forgotten)

@@ -108,9 +108,9 @@ func TestForget_ThatFails(t *testing.T) {
 		is(t, fails(ctx, k, context.DeadlineExceeded), context.DeadlineExceeded, guard.ErrStore)
 		g.s.Fail(nil)
 		g.runs(1)
-		g.s.trouble(only("forget", func(context.Context) error { return errDown }), nil)
+		g.s.Trouble(only("forget", func(context.Context) error { return errDown }), nil)
 		_ = fails(t.Context(), k, guard.ErrStore)
-		g.s.trouble(nil, nil)
+		g.s.Trouble(nil, nil)
 		g.s.Fail(errDown)
 		ended := begin(func() error { _, err := g.Forget(t.Context(), k); return err })
 		require.NoError(t, g.Close())
@@ -167,7 +167,7 @@ func TestOnce_MaxResultAndEncodingCount(t *testing.T) {
 		require.NoError(t, err)
 		g.runs(64<<10+1, hash, guard.Name("hash"))
 		event := as[*guard.OnceError](t, g.r.Events(guard.EventNotKept)[0].Err)
-		_, fence := g.s.last("k")
+		_, fence := g.s.Last("k")
 		g.refuses(guard.ErrNotKept, hash)
 		assert.Equal(t, guard.OnceError{Name: "hash", Key: "k", Fence: fence, Err: event.Err}, *event)
 		assert.Contains(t, event.Error(), "it has 65537 bytes, MaxResult is 65536")
@@ -555,17 +555,17 @@ func TestOnce_SuccessUnderAnotherCallersClaimIsRecorded(t *testing.T) {
 			first, second := call(leaves, "first"), call(t.Context(), "second")
 			leave := func(context.Context) error { cancel(); synctest.Wait(); return nil }
 			if whileItAsks {
-				g.s.trouble(only("acquire", leave), nil)
+				g.s.Trouble(only("acquire", leave), nil)
 			} else {
 				_ = leave(leaves)
 			}
 			other.free(held)
 			is(t, <-first, context.Canceled)
 			require.NoError(t, <-second)
-			g.s.trouble(nil, nil)
-			claim, _ := g.s.last("k")
+			g.s.Trouble(nil, nil)
+			claim, _ := g.s.Last("k")
 			assert.Equal(t, works, claim.Metadata)
-			assert.Equal(t, "second", g.s.outcome("k").Holder, "the record names the caller that worked")
+			assert.Equal(t, "second", g.s.Outcome("k").Holder, "the record names the caller that worked")
 			other.replays(2)
 		})
 	}
@@ -575,7 +575,7 @@ func TestOnce_SuccessUnderAnotherCallersClaimIsRecorded(t *testing.T) {
 func TestOnce_AClaimThatIsGivenUpIsNoBeginning(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		bubble(t, func(t *testing.T, g *env) {
-			g.s.trouble(nil, only("acquire", func(ctx context.Context) error {
+			g.s.Trouble(nil, only("acquire", func(ctx context.Context) error {
 				if drop {
 					g.s.Drop("k")
 				}
@@ -586,7 +586,7 @@ func TestOnce_AClaimThatIsGivenUpIsNoBeginning(t *testing.T) {
 			_, _, err := guard.Once(ctx, g.Guard, k, time.Hour, noRun[int](t))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			synctest.Wait()
-			g.s.trouble(nil, nil)
+			g.s.Trouble(nil, nil)
 			g.another().runs(7, guard.AtMostOnce(), guard.NoWait())
 		})
 	}

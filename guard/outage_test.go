@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch/guard"
 	"github.com/redlatch/redlatch/guard/guardstore"
+	"github.com/redlatch/redlatch/guard/internal/testenv"
 )
 
 var errRefused = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
@@ -84,7 +85,7 @@ func TestOutage_FailOpenForgetsAnOutageInTime(t *testing.T) {
 }
 
 // nodes is a store whose keys have servers of their own.
-type nodes struct{ *store }
+type nodes struct{ *testenv.Faulty }
 
 func (nodes) Server(_ context.Context, key string) string { return key }
 
@@ -117,7 +118,7 @@ func TestOutage_HowLongACallIsRepeated(t *testing.T) {
 	for timeout, attempt := range map[time.Duration]time.Duration{10 * time.Second: time.Second, time.Second: time.Second / 2} {
 		bubble(t, func(t *testing.T, g *env) {
 			var attempts []time.Duration
-			g.s.trouble(only("acquire", func(ctx context.Context) error {
+			g.s.Trouble(only("acquire", func(ctx context.Context) error {
 				begun := time.Now()
 				defer func() { attempts = append(attempts, time.Since(begun)) }()
 				return silent(ctx)
@@ -126,7 +127,7 @@ func TestOutage_HowLongACallIsRepeated(t *testing.T) {
 			require.ErrorIs(t, g.lock(), guard.ErrStore)
 			assert.Equal(t, timeout, time.Since(begun))
 			assert.Equal(t, attempt, attempts[0])
-			g.s.trouble(nil, nil)
+			g.s.Trouble(nil, nil)
 		}, guard.StoreTimeout(timeout))
 	}
 }
@@ -161,7 +162,7 @@ func TestOutage_FinishedWorkDoesNotWaitForRedis(t *testing.T) {
 		leaves, cancel := context.WithCancel(t.Context())
 		var begun time.Time
 		done := func(context.Context) error {
-			g.s.trouble(func(ctx context.Context, _, _ string) error { return silent(ctx) }, nil)
+			g.s.Trouble(func(ctx context.Context, _, _ string) error { return silent(ctx) }, nil)
 			begun = time.Now()
 			return nil
 		}
@@ -179,7 +180,7 @@ func TestOutage_FinishedWorkDoesNotWaitForRedis(t *testing.T) {
 			err := g.WithLock(row.ctx, k, row.work, row.opt)
 			assert.Equal(t, row.want, time.Since(begun))
 			assert.Equal(t, row.opt != nil, errors.Is(err, guard.ErrLost), err)
-			g.s.trouble(nil, nil)
+			g.s.Trouble(nil, nil)
 			time.Sleep(time.Minute)
 		}
 	})

@@ -104,22 +104,12 @@ func TestStore_CountsCalls(t *testing.T) {
 	assert.Equal(t, []int{3, 2, 3}, []int{s.Calls("acquire"), s.Calls("renew"), s.Calls("release")})
 }
 
-func TestStore_ARevokedHoldIsReleasedAsRevoked(t *testing.T) {
-	t.Parallel()
-	s := guardtest.NewStore()
-	r := acquires(t, s, guardstore.Claim{Owner: "a-1"})
-	assert.False(t, s.Revoke("k", r.Fence+1))
-	assert.True(t, s.Revoke("k", r.Fence))
-	released, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: r.Fence})
-	require.NoError(t, err)
-	assert.Equal(t, guardstore.ReleaseRevoked, released.Status)
-}
-
-func TestStore_TheHolderIsToldOfItsRevocation(t *testing.T) {
+func TestStore_ARevokedHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
-		a := listens(t, s, "a")
-		r := acquires(t, s, guardstore.Claim{Owner: "a-1"})
+		a, r := listens(t, s, "a"), acquires(t, s, guardstore.Claim{Owner: "a-1"})
+		renews(t, s, r.Fence, time.Minute, 0)
+		assert.False(t, s.Revoke("k", r.Fence+1))
 		for mute, want := range map[bool][]guardstore.Notification{true: nil, false: {{Owner: "a-1", Revoked: true}}} {
 			a.got = nil
 			s.Mute(mute)
@@ -127,17 +117,10 @@ func TestStore_TheHolderIsToldOfItsRevocation(t *testing.T) {
 			assert.Equal(t, want, a.got)
 		}
 		assert.Equal(t, guardstore.ClaimFinished, acquires(t, s, guardstore.Claim{Owner: "a-1"}).Status)
+		grant := guardstore.Grant{Key: "k", Owner: "a-1", Fence: r.Fence, TTL: time.Minute, Depth: 1}
+		assert.Equal(t, []guardstore.RenewReply{{Revoked: true}}, s.Renew(t.Context(), []guardstore.Grant{grant}))
+		assert.Equal(t, guardstore.ReleaseRevoked, releases(t, s, guardstore.Release{Owner: "a-1", Fence: r.Fence}).Status)
 	})
-}
-
-func TestStore_ARenewalOfARevokedHold(t *testing.T) {
-	t.Parallel()
-	s := guardtest.NewStore()
-	r := acquires(t, s, guardstore.Claim{Owner: "a-1"})
-	grant := []guardstore.Grant{{Key: "k", Owner: "a-1", Fence: r.Fence, TTL: time.Minute, Depth: 1}}
-	assert.Equal(t, []guardstore.RenewReply{{Held: true}}, s.Renew(t.Context(), grant))
-	s.Revoke("k", r.Fence)
-	assert.Equal(t, []guardstore.RenewReply{{Revoked: true}}, s.Renew(t.Context(), grant))
 }
 
 // The outcome of a revoked owner counts with AtMostOnce only, if no other began.
@@ -147,13 +130,8 @@ func TestStore_TheRecordOfARevokedHold(t *testing.T) {
 		s, o := guardtest.NewStore(), guardstore.Once{Keep: time.Hour, AtMostOnce: atMostOnce}
 		r := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: &o})
 		s.Revoke("k", r.Fence)
-		_, err := s.Release(t.Context(), guardstore.Release{
-			Key: "k", Owner: "a-1", Fence: r.Fence, Record: &guardstore.Outcome{Once: o, State: guardstore.RecordDone},
-		})
-		require.NoError(t, err)
-		id, err := s.Recorded(t.Context(), "k")
-		require.NoError(t, err)
-		assert.Equal(t, want, id.State)
+		releases(t, s, guardstore.Release{Owner: "a-1", Fence: r.Fence, Record: &guardstore.Outcome{Once: o, State: guardstore.RecordDone}})
+		assert.Equal(t, want, recorded(t, s).State)
 	}
 }
 
@@ -166,11 +144,9 @@ func TestStore_AClaimThatLeavesTheEndOfTheQueue(t *testing.T) {
 			acquires(t, s, guardstore.Claim{Owner: owner, Queue: true, Unsubscribed: true})
 		}
 		time.Sleep(3 * time.Second)
-		_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "c-1"})
-		require.NoError(t, err)
+		releases(t, s, guardstore.Release{Owner: "c-1"})
 		time.Sleep(3 * time.Second)
-		_, err = s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
-		require.NoError(t, err)
+		releases(t, s, guardstore.Release{Owner: "a-1", Fence: a.Fence})
 		assert.Zero(t, s.Depth("k"), "b is dead: it did not ask for six seconds")
 	})
 }
@@ -204,8 +180,7 @@ func TestStore_ASilentClaimInFront(t *testing.T) {
 		acquires(t, s, guardstore.Claim{Owner: "c-1", Queue: true, Unsubscribed: true})
 		acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true})
 		time.Sleep(6 * time.Second)
-		_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "c-1"})
-		require.NoError(t, err)
+		releases(t, s, guardstore.Release{Owner: "c-1"})
 		assert.Equal(t, []string{"b-1"}, s.Queue("k"))
 		assert.Equal(t, []guardstore.Notification{{Owner: "b-1", First: true}}, b.got)
 		time.Sleep(4 * time.Second)
@@ -239,8 +214,7 @@ func TestStore_AnInstanceThatDoesNotListenAnyMore(t *testing.T) {
 		acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true})
 		end()
 		synctest.Wait()
-		_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
-		require.NoError(t, err)
+		releases(t, s, guardstore.Release{Owner: "a-1", Fence: a.Fence})
 		assert.Zero(t, s.Depth("k"))
 	})
 }
@@ -259,8 +233,7 @@ func TestStore_TombstonesLastAMinute(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := guardtest.NewStore()
-			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Tombstone: true})
-			require.NoError(t, err)
+			releases(t, s, guardstore.Release{Owner: "a-1", Tombstone: true})
 			time.Sleep(after)
 			assert.Equal(t, want, acquires(t, s, guardstore.Claim{Owner: "a-1"}).Status)
 		})
@@ -272,16 +245,12 @@ func TestStore_AClaimOfAnOwnerWhoseMinHoldRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := guardtest.NewStore()
 		a := acquires(t, s, guardstore.Claim{Owner: "a-1"})
-		released, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence, MinHold: time.Second})
-		require.NoError(t, err)
-		assert.True(t, released.HeldOver)
+		assert.True(t, releases(t, s, guardstore.Release{Owner: "a-1", Fence: a.Fence, MinHold: time.Second}).HeldOver)
 		assert.Equal(t, guardstore.ClaimFinished, acquires(t, s, guardstore.Claim{Owner: "a-1"}).Status)
 		time.Sleep(time.Second)
 		b := acquires(t, s, guardstore.Claim{Owner: "b-1", Limit: 2})
 		assert.Equal(t, guardstore.ClaimHeld, b.Status)
-		released, err = s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "b-1", Fence: b.Fence, MinHold: time.Second})
-		require.NoError(t, err)
-		assert.False(t, released.HeldOver, "a Limit has none")
+		assert.False(t, releases(t, s, guardstore.Release{Owner: "b-1", Fence: b.Fence, MinHold: time.Second}).HeldOver, "a Limit has none")
 	})
 }
 
@@ -293,8 +262,7 @@ func TestStore_AWaitingClaimThatIsSilentIsDead(t *testing.T) {
 			a := acquires(t, s, guardstore.Claim{Owner: "a-1"})
 			acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true, Unsubscribed: true})
 			time.Sleep(silence)
-			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
-			require.NoError(t, err)
+			releases(t, s, guardstore.Release{Owner: "a-1", Fence: a.Fence})
 			assert.Equal(t, holder, s.Depth("k"))
 			assert.Empty(t, s.Queue("k"))
 		})
@@ -327,8 +295,7 @@ func TestStore_AWaitingClaimThatGetsMessages(t *testing.T) {
 			a := acquires(t, s, guardstore.Claim{Owner: "a-1"})
 			acquires(t, s, guardstore.Claim{Owner: "b-1", Queue: true})
 			time.Sleep(silence)
-			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence})
-			require.NoError(t, err)
+			releases(t, s, guardstore.Release{Owner: "a-1", Fence: a.Fence})
 			assert.Equal(t, holders, s.Depth("k"), silence)
 		})
 	}
@@ -353,6 +320,23 @@ func acquires(t *testing.T, s *guardtest.Store, c guardstore.Claim) guardstore.C
 	return r
 }
 
+// releases sends a release of the key k, which is not refused.
+func releases(t *testing.T, s *guardtest.Store, r guardstore.Release) guardstore.ReleaseReply {
+	t.Helper()
+	r.Key = "k"
+	reply, err := s.Release(t.Context(), r)
+	require.NoError(t, err)
+	return reply
+}
+
+// recorded returns the record of the key k.
+func recorded(t *testing.T, s *guardtest.Store) guardstore.RecordID {
+	t.Helper()
+	id, err := s.Recorded(t.Context(), "k")
+	require.NoError(t, err)
+	return id
+}
+
 func TestStore_FailFailsEachCommand(t *testing.T) {
 	t.Parallel()
 	s, down := guardtest.NewStore(), errors.New("down")
@@ -375,10 +359,7 @@ func TestStore_ARepeatedReleaseKeepsTheRecord(t *testing.T) {
 		s, o := guardtest.NewStore(), &guardstore.Once{Keep: time.Hour}
 		a := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: o})
 		for range 2 {
-			_, err := s.Release(t.Context(), guardstore.Release{
-				Key: "k", Owner: "a-1", Fence: a.Fence, Record: &guardstore.Outcome{Once: *o, State: guardstore.RecordDone},
-			})
-			require.NoError(t, err)
+			releases(t, s, guardstore.Release{Owner: "a-1", Fence: a.Fence, Record: &guardstore.Outcome{Once: *o, State: guardstore.RecordDone}})
 			time.Sleep(40 * time.Minute)
 		}
 		assert.Equal(t, guardstore.ClaimRecorded, acquires(t, s, guardstore.Claim{Owner: "b-1", Once: o}).Status)
@@ -404,33 +385,19 @@ func renews(t *testing.T, s *guardtest.Store, fence uint64, ttl, keep time.Durat
 
 // A record of work in progress outlives the lease by Keep, counted from the last renewal that has a ttl.
 func TestStore_RenewalsOfARecord(t *testing.T) {
-	for name, row := range map[string]struct {
-		renew    func(t *testing.T, s *guardtest.Store, fence uint64)
-		recorded time.Duration // since the claim
-	}{
-		"renewed": {func(t *testing.T, s *guardtest.Store, fence uint64) {
-			t.Helper()
-			renews(t, s, fence, time.Minute, time.Hour)
-		}, time.Hour + 90*time.Second},
-		"confirmed": {func(t *testing.T, s *guardtest.Store, fence uint64) { t.Helper(); renews(t, s, fence, 0, time.Hour) }, time.Hour + time.Minute},
-		"no Keep":   {func(t *testing.T, s *guardtest.Store, fence uint64) { t.Helper(); renews(t, s, fence, time.Minute, 0) }, time.Hour + time.Minute},
+	for lives, renewal := range map[time.Duration]guardstore.Grant{
+		time.Hour + 90*time.Second: {TTL: time.Minute, Keep: time.Hour}, time.Hour + time.Minute: {Keep: time.Hour},
+		time.Hour + time.Minute - 1: {TTL: time.Minute}, // to the nanosecond
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := guardtest.NewStore()
-				state := func() guardstore.RecordState {
-					id, err := s.Recorded(t.Context(), "k")
-					require.NoError(t, err)
-					return id.State
-				}
-				a := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: &guardstore.Once{Keep: time.Hour}})
-				time.Sleep(30 * time.Second)
-				row.renew(t, s, a.Fence)
-				time.Sleep(row.recorded - 30*time.Second - time.Nanosecond)
-				assert.Equal(t, guardstore.RecordBegun, state())
-				time.Sleep(time.Nanosecond)
-				assert.Equal(t, guardstore.RecordNone, state())
-			})
+		synctest.Test(t, func(t *testing.T) {
+			s := guardtest.NewStore()
+			a := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: &guardstore.Once{Keep: time.Hour}})
+			time.Sleep(30 * time.Second)
+			renews(t, s, a.Fence, renewal.TTL, renewal.Keep)
+			time.Sleep(lives - 30*time.Second - time.Nanosecond)
+			assert.Equal(t, guardstore.RecordBegun, recorded(t, s).State)
+			time.Sleep(2 * time.Nanosecond)
+			assert.Equal(t, guardstore.RecordNone, recorded(t, s).State)
 		})
 	}
 }
@@ -446,15 +413,12 @@ func TestStore_AnOutcomeWithoutARecord(t *testing.T) {
 				renews(t, s, a.Fence, time.Minute, 0)
 			}
 			renews(t, s, a.Fence, time.Minute, time.Hour)
-			_, err := s.Release(t.Context(), guardstore.Release{Key: "k", Owner: "a-1", Fence: a.Fence, Record: &guardstore.Outcome{Once: o, State: state}})
-			require.NoError(t, err)
-			id, err := s.Recorded(t.Context(), "k")
-			require.NoError(t, err)
+			releases(t, s, guardstore.Release{Owner: "a-1", Fence: a.Fence, Record: &guardstore.Outcome{Once: o, State: state}})
 			want := guardstore.RecordID{State: state}
 			if state == guardstore.RecordDone {
 				want.Fence = a.Fence
 			}
-			assert.Equal(t, want, id)
+			assert.Equal(t, want, recorded(t, s))
 		})
 	}
 }

@@ -1,6 +1,6 @@
 // Package chaos injects faults under load and checks from outside of Redis whether the locks held.
 //
-// It has tests only. A run starts Redis (one server, five for a quorum, with Sentinel, or a cluster), some worker
+// The history, the clocks and the judge are here, the rest is tests. A run starts Redis (one server, five for a quorum, with Sentinel, or a cluster), some worker
 // processes (the test binary executing itself), and a proxy between each worker and each server. The workers take
 // thousands of locks on a few keys: exclusively, with a MinHold, with a Limit, as readers and writers. Faults are drawn
 // from a seed meanwhile. Each server goes by a wall clock of its own, which is stepped and slewed, where there is a C

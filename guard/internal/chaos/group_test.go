@@ -1,4 +1,4 @@
-package chaos_test
+package chaos
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	lookPulse     = 100 * time.Millisecond
 	settleTimeout = 60 * time.Second
 )
 

@@ -1,292 +1,193 @@
-package chaos_test
+package chaos
 
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
-// lateness is how long after its lease a context may end: what a busy machine may take
-// to run a goroutine.
-const lateness = 2 * time.Second
+const judged = "order:42"
 
-// judgement is what a history says about one key, or about all.
-type judgement struct {
-	clocks   clocks
-	calls    int                    // of all processes
-	replies  map[*process][]*record // holds from which it had a reply
-	overlaps []string               // holds that were believed in when a later one had begun
-	excused  int                    // overlaps that data loss or a clock that was set back explains
-	disorder []string               // fences that must not be
-	late     []string               // contexts that ended after their lease
-	tooSoon  []string               // locks that were granted before their MinHold had ended
-}
-
-// note adds an error of a hold.
-func (h *record) note(to *[]string, format string, args ...any) {
-	*to = append(*to, fmt.Sprintf("%q: lease %v (fence %d, limit %d, %s) ", h.Key, h.name, h.Fence, h.Limit, h.Outcome)+fmt.Sprintf(format, args...))
-}
-
-// noteOverlap adds a hold that was believed in when a later one had begun.
-func (j *judgement) noteOverlap(earlier, later *record) {
-	earlier.note(&j.overlaps, "was believed in until %v after lease %v (fence %d) had begun\n  %+v\n  %+v",
-		time.Duration(earlier.until()-later.Entered), later.name, later.Fence, earlier.lease, later.lease)
-}
-
-// order sorts the holds of one key by their fences, and checks that it is an order in which they may have been granted. Of
-// those that may share a key, only a writer's fence says more than which grant it is: it lies between those around it.
-func (j *judgement) order(holds []*record, losses []loss) {
-	slices.SortStableFunc(holds, func(a, b *record) int {
-		return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.Entered, b.Entered))
-	})
-	var last, writer *record // to be asked for
-	for i, b := range holds {
-		before := writer
-		if b.Limit == exclusive {
-			before = last
-		}
-		switch {
-		case before == nil || b.Entered >= before.asked:
-		case j.setBack(b, before, losses):
-			b.stray = true
-		default:
-			b.note(&j.disorder, "began %v before lease %v was asked for, which has the lower fence %d", time.Duration(before.asked-b.Entered), before.name, before.Fence)
-		}
-		if i > 0 && b.Fence == holds[i-1].Fence && (b.Limit == exclusive || holds[i-1].Limit == exclusive) && !j.setBack(holds[i-1], b, losses) {
-			b.note(&j.disorder, "has the fence of lease %v", holds[i-1].name)
-		}
-		if last == nil || b.asked > last.asked {
-			last = b
-		}
-		if b.Limit == exclusive && (writer == nil || b.asked > writer.asked) {
-			writer = b
-		}
+// in is a hold with a ttl of 100 ms. Instants are in ms.
+func in(fence uint64, called, entered, left int64, with ...func(*lease)) lease {
+	l := lease{Key: judged, Fence: fence, TTL: 100 * time.Millisecond, Called: ns(called), Entered: ns(entered), Left: ns(left), Limit: exclusive, Outcome: kept}
+	for _, change := range with {
+		change(&l)
 	}
+	return l
 }
 
-// setBack reports whether a fence may be lower than an earlier one, b's, or equal: the clock of the lower one is before the
-// clock of the earlier one, and Redis lost the earlier one, or the lower one's process could not know that the clock had
-// been as far. So internal/docs/protocol.md says. By what a fence is ahead of every clock, fences checks.
-func (j *judgement) setBack(b, lower *record, losses []loss) bool {
-	low, high := j.clocks.bounds(lower.asked, lower.Entered)
-	back, clock := high-low, uint64(b.Entered+int64(high))/1000
-	if back <= 0 || time.Duration(min(b.Fence, clock)-lower.Fence)*time.Microsecond > back {
-		return false
+// of is a hold of a key that several may hold.
+func of(limit int, entered, left int64, with ...func(*lease)) lease {
+	return in(uint64(entered), entered-5, entered, left, append(with, func(l *lease) { l.Limit = limit })...)
+}
+
+func as(o outcome) func(*lease)       { return func(l *lease) { l.Outcome = o } }
+func under(fence uint64) func(*lease) { return func(l *lease) { l.Fence = fence } }
+func believed(at int64) func(*lease)  { return func(l *lease) { l.Believed, l.Outcome = ns(at), lost } }
+func local(l *lease)                  { l.Local = true }
+func keeping50(l *lease)              { l.MinHold, l.Outcome = 50*time.Millisecond, killed }
+func ns(ms int64) int64               { return ms * int64(time.Millisecond) }
+func ms(from, to int64) span          { return span{ns(from), ns(to)} }
+func lossOf(from, to int64) []loss    { return []loss{{span: ms(from, to)}} }
+func trusts(left int64) lease {
+	return in(1, 1000, 1010, left, as(lost), func(l *lease) { l.Trusting, l.Deadline = true, ns(1100) })
+}
+
+// clockAhead is a clock that was ahead by something, and is set back at an instant (ms).
+func clockAhead(by time.Duration, until int64) clocks {
+	return clocks{{eras: []era{{0, by, by}, {ns(until), 0, 0}}}}
+}
+
+func recordsOf(leases []lease) (holds []*record) {
+	for i, l := range leases {
+		holds = append(holds, &record{lease: l, name: fmt.Sprint(i + 1), process: &process{}})
 	}
-	return slices.ContainsFunc(losses, func(l loss) bool { return l.meets(b.asked, lower.Entered) }) || !j.knew(lower, b)
+	return holds
 }
 
-// roundTrip is what a reply takes at the most: the longest StoreTimeout of a worker.
-const roundTrip = 2 * time.Second
+// verdict is how often a history is wrong, in each way.
+type verdict struct{ overlaps, excused, disorder, tooSoon, late int }
 
-// longestSilence is for how long a process may have no reply: while servers find together after a fault.
-const longestSilence = time.Minute
+func TestJudge_FindsWhatIsWrong(t *testing.T) {
+	var (
+		fine     verdict
+		overlap  = verdict{overlaps: 1}
+		excused  = verdict{excused: 1}
+		disorder = verdict{disorder: 1}
+		tooSoon  = verdict{tooSoon: 1}
+		late     = verdict{late: 1}
 
-// knew reports whether the process of a hold had a reply from which it knew how far the clock was when a fence was given: it
-// had as high a fence of the key itself; or, of one server, it had any hold, and the clock was not set back from then until
-// the fence was given. If the process then saw that the clock was set back, it took no fence below what the clock would
-// have shown. If it did not, the step was smaller than the round trips of the two holds.
-func (j *judgement) knew(h, b *record) bool {
-	for _, r := range j.replies[h.process] {
-		if r.Entered > h.asked {
-			continue
-		}
-		if r.Key == h.Key && r.Fence >= b.Fence {
-			return true
-		}
-		low, _ := j.clocks.bounds(r.Called, r.Entered)
-		if later, _ := j.clocks.bounds(r.Called, max(r.Entered, b.Entered)); len(j.clocks) > 1 || low > later {
-			continue
-		}
-		trips := r.Entered - r.Called + min(h.Entered-h.asked, int64(roundTrip)) + (h.Entered-r.Called)/1000
-		if int64(b.Fence)*1000 <= int64(low)+min(b.Entered, h.asked-trips) {
-			return true
-		}
+		first     = in(1, 1000, 1010, 1050)
+		fell      = []lease{in(1030_000, 1009, 1010, 1045), in(1025_000, 1005, 1040, 1041)} // the later one under the lower fence
+		fellAfter = []lease{in(1030_000, 1009, 1010, 1012), in(1025_000, 1005, 1040, 1041)}
+		twice     = []lease{in(1030_000, 1009, 1010, 1020), in(1030_000, 1030, 1040, 1045)}
+		ahead     = clockAhead(20*time.Millisecond, 1020)
+	)
+	two := func(fence uint64, called, entered, left int64, with ...func(*lease)) []lease {
+		return []lease{first, in(fence, called, entered, left, with...)}
 	}
-	return false
-}
-
-// fences checks that none is further ahead of what the highest clock would show than by the number of holds since, fewer than
-// there were calls; and, of a clock that was set, by a round trip and a tenth of the time for which a process had no reply.
-func (j *judgement) fences(holds []*record) {
-	for _, h := range holds {
-		_, ahead := j.clocks.bounds(h.Entered, h.Entered)
-		if j.clocks != nil {
-			ahead += roundTrip + longestSilence/10
-		}
-		if more := int64(h.Fence) - (h.Entered+int64(ahead))/1000 - int64(j.calls); more > 0 {
-			h.note(&j.disorder, "is further ahead of every clock than by the number of holds: by %v more", time.Duration(more)*time.Microsecond)
-		}
+	fences := func(a, b uint64) []lease { return []lease{in(a, 1009, 1010, 1012), in(b, 1035, 1040, 1041)} }
+	known := func(called, entered int64) []lease {
+		other := of(2, entered, entered, under(0), func(l *lease) { l.Key, l.Called = "another", ns(called) })
+		return []lease{other, in(1030_000, 1009, 1010, 1012), in(1025_500, 1025, 1026, 1027)}
 	}
-}
-
-// askedAt is the instant before which Redis cannot have granted a hold. A hold that was
-// handed over within its process has a fence of the time at which the lock was granted
-// to a caller before: by a handover window, and a reply that took a ttl at most. That
-// matters only if data was lost meanwhile: else no caller got the lock since.
-func (l *lease) askedAt(losses []loss) int64 {
-	granted := l.Called - 2*int64(l.TTL)
-	if l.Local && slices.ContainsFunc(losses, func(s loss) bool { return s.meets(granted, l.Entered) }) {
-		return granted
+	passedOn := func(with ...func(*lease)) []lease {
+		return []lease{in(2, 1009, 1010, 1012), in(1, 1015, 1016, 1017, with...)}
 	}
-	return l.Called
-}
+	replaced := func(later ...lease) []lease { return append([]lease{in(1, 1000, 1010, 1500)}, later...) }
+	then := func(entered int64) []lease {
+		return []lease{in(1, 1000, 1001, 1002, keeping50), in(2, 1003, entered, 1060)}
+	}
+	during := in(2, 1015, 1020, 1120)
+	for name, c := range map[string]struct {
+		holds  []lease
+		losses []loss
+		want   verdict
+		clocks clocks
+		calls  int
+		twice  bool // two servers may have granted, while data may have been lost
+		same   bool // the holds are of one process
+		known  bool // the first and the last are
+		stops  []span
+	}{
+		"one after the other":     {holds: two(2, 1005, 1051, 1060)},
+		"two at once":             {holds: two(2, 1005, 1049, 1060), want: overlap},
+		"one fence":               {holds: two(1, 1005, 1051, 1060), want: disorder},
+		"a fence that falls":      {holds: two(0, 1060, 1061, 1070), want: disorder},
+		"data lost between":       {holds: two(2, 1040, 1045, 1060), losses: lossOf(1020, 1030), want: excused},
+		"data lost after":         {holds: two(2, 1040, 1045, 1060), losses: lossOf(1047, 1048), want: overlap},
+		"data loss and low fence": {holds: two(0, 1060, 1065, 1070), losses: lossOf(1055, 1057), want: disorder},
+		"believed for its ttl":    {holds: []lease{in(1, 1000, 1010, 1200, believed(1130)), in(2, 1040, 1045, 1060)}, losses: lossOf(1020, 1030), want: excused},
+		"believed for longer":     {holds: []lease{in(1, 1000, 1010, 1200, believed(1131)), in(2, 1040, 1045, 1060)}, losses: lossOf(1020, 1030), want: overlap},
 
-// exclusion checks that holds in the order of their fences do not overlap, those that Redis forgot excepted.
-func (j *judgement) exclusion(holds []*record, losses []loss) {
-	first := earliestFrom(holds)
-	ends := make([]int64, len(holds))
-	var open []int // earlier holds that may reach into later ones
-	for i, b := range holds {
-		ends[i] = b.until()
-		still := open[:0]
-		for _, k := range open {
-			// If a was asked for later, the fences are wrong, and nothing else may be.
-			if a := holds[k]; ends[k] > b.Entered && a.asked <= b.Entered {
-				switch {
-				case forgotten(a, b, losses):
-					ends[k] = b.Entered
-					j.excused++
-				case a.Entered > b.Entered && j.setBack(b, a, losses) && (ends[i] <= a.Entered || forgotten(b, a, losses)):
-					a.stray = true // it came later, under a fence that fell: b was over, or lost
-					j.excused++
-				case grantedTwice(b, losses):
-					b.stray = true
-					j.excused++
-				default:
-					j.noteOverlap(a, b)
-				}
+		"replaced: two at once meanwhile": {holds: replaced(during), losses: lossOf(1005, 1030), twice: true, want: excused},
+		"replaced: one server lost data":  {holds: replaced(during), losses: lossOf(1005, 1030), want: overlap},
+		"replaced: for too long":          {holds: replaced(in(2, 1015, 1020, 1131)), losses: lossOf(1005, 1030), twice: true, want: overlap},
+		"replaced: too late":              {holds: replaced(in(2, 1031, 1040, 1041)), losses: lossOf(1005, 1030), twice: true, want: overlap},
+
+		"passed on, and forgotten":  {holds: passedOn(local), losses: lossOf(1005, 1008), want: excused},
+		"not passed on":             {holds: passedOn(), losses: lossOf(1005, 1008), want: disorder},
+		"passed on, forgotten long": {holds: passedOn(local), losses: lossOf(700, 800), want: disorder},
+
+		"set back, and forgotten":            {holds: fences(1030_000, 1020_000), clocks: ahead, losses: lossOf(1025, 1028)},
+		"set back by more than that":         {holds: fences(1030_000, 1009_999), clocks: ahead, want: disorder},
+		"ahead of the clock, and set back":   {holds: fences(1041_000, 1020_000), clocks: ahead, losses: lossOf(1025, 1028)},
+		"set back, not known":                {holds: fences(1030_000, 1020_000), clocks: ahead},
+		"set back under its own fence":       {holds: fences(1030_000, 1020_000), clocks: ahead, same: true, want: disorder},
+		"set back, known":                    {holds: known(1003, 1006), clocks: ahead, known: true, want: disorder},
+		"set back, by another process":       {holds: known(1003, 1006), clocks: ahead},
+		"set back by less than a round trip": {holds: known(980, 1006), clocks: ahead, known: true},
+		"set back, known from its fence on":  {holds: known(1011, 1014), clocks: ahead, known: true, want: disorder},
+		"set back, known too late":           {holds: known(1021, 1022), clocks: ahead, known: true},
+		"set forward and back, not known":    {holds: known(1003, 1006), clocks: clocks{{eras: []era{{}, {ns(1007), 20e6, 20e6}, {ns(1020), 0, 0}}}}, known: true},
+		"set back before its fence, known":   {holds: known(1003, 1006), clocks: clocks{{eras: []era{{0, 30e6, 30e6}, {ns(1007), 20e6, 20e6}, {ns(1020), 0, 0}}}}, known: true},
+		"set back on one of two":             {holds: known(1003, 1006), clocks: append(clockAhead(0, 1), ahead...), known: true},
+		"forgotten":                          {holds: fences(1010_000, 1009_000), losses: lossOf(1025, 1028), want: disorder},
+		"ahead of a clock of before":         {holds: fences(1030_000, 1040_000), clocks: ahead},
+		"ahead by the number of calls":       {holds: fences(1010_003, 1040_000), calls: 3},
+		"ahead by more":                      {holds: fences(1030_000, 9_060_004), clocks: ahead, calls: 3, want: disorder},
+		"further ahead":                      {holds: fences(1010_004, 1040_000), calls: 3, want: disorder},
+
+		"fell: forgotten, and set back":       {holds: fell, clocks: ahead, losses: lossOf(1025, 1028), want: excused},
+		"fell: ahead of the clock":            {holds: []lease{in(1046_000, 1009, 1010, 1012), fell[1]}, clocks: ahead, losses: lossOf(1025, 1028), want: excused},
+		"fell: forgotten":                     {holds: fell, losses: lossOf(1025, 1028), want: overlap},
+		"fell: set back":                      {holds: fell, clocks: ahead, want: overlap},
+		"fell: set back, one after the other": {holds: fellAfter, clocks: ahead, want: excused},
+		"fell: by a process that knew":        {holds: []lease{in(1030_000, 1009, 1010, 1012), in(1025_000, 1010, 1040, 1041)}, clocks: ahead, same: true, want: overlap},
+
+		"twice: forgotten, and set back": {holds: twice, clocks: ahead, losses: lossOf(1025, 1028)},
+		"twice: forgotten":               {holds: twice, losses: lossOf(1025, 1028), want: disorder},
+		"twice: set back":                {holds: twice, clocks: ahead, same: true, want: disorder},
+
+		"a context a little late":                {holds: []lease{trusts(1102)}},
+		"a context too late":                     {holds: []lease{trusts(4000)}, want: late},
+		"a context late after its process slept": {holds: []lease{trusts(4000)}, stops: []span{ms(1050, 3990)}},
+
+		"MinHold: by a fast clock":    {holds: then(1045)},
+		"MinHold: too soon":           {holds: then(1044), want: tooSoon},
+		"MinHold: Redis forgot":       {holds: then(1044), losses: lossOf(1020, 1021)},
+		"MinHold: Redis forgot later": {holds: then(1044), losses: lossOf(1046, 1050), want: tooSoon},
+
+		"three of three":               {holds: []lease{of(3, 1010, 1050), of(3, 1011, 1050), of(3, 1012, 1050), of(3, 1051, 1060)}},
+		"four of three":                {holds: []lease{of(3, 1010, 1050), of(3, 1011, 1050), of(3, 1012, 1050), of(3, 1049, 1060)}, want: overlap},
+		"the strictest is gone":        {holds: []lease{of(2, 1010, 1012), of(3, 1011, 1050), of(3, 1012, 1050)}},
+		"the strictest comes late":     {holds: []lease{of(3, 1010, 1050), of(3, 1011, 1050), of(2, 1012, 1050)}, want: overlap},
+		"a writer beside a reader":     {holds: []lease{of(shared, 1010, 1050), of(exclusive, 1049, 1060)}, want: overlap},
+		"a reader that Redis forgot":   {holds: []lease{of(shared, 1010, 1050), of(exclusive, 1049, 1060)}, losses: lossOf(1020, 1030), want: excused},
+		"forgotten, and held too long": {holds: []lease{of(shared, 1010, 1190), of(exclusive, 1049, 1060)}, losses: lossOf(1020, 1030), want: overlap},
+		"one of three is forgotten": { // two come while it is still there
+			holds: []lease{of(2, 1010, 1050), of(3, 1032, 1060), of(3, 1033, 1060), of(3, 1034, 1060)}, losses: lossOf(1020, 1030), want: verdict{excused: 2},
+		},
+		"a reader's fence above a later writer's":    {holds: []lease{of(shared, 1010, 1020, under(2000)), of(exclusive, 1040, 1041)}, want: disorder},
+		"a writer under a reader's fence":            {holds: []lease{of(shared, 1010, 1020), of(exclusive, 1040, 1041, under(1010))}, want: disorder},
+		"a reader's fence below an earlier writer's": {holds: []lease{of(exclusive, 1010, 1020), of(shared, 1040, 1041, under(5))}, want: disorder},
+		"readers of one claim beside permits":        {holds: []lease{of(shared, 1010, 1050), of(shared, 1011, 1050, under(1010)), of(3, 1012, 1050), of(3, 1013, 1050)}},
+		"readers of two claims beside permits":       {holds: []lease{of(shared, 1010, 1050), of(shared, 1011, 1050), of(3, 1012, 1050), of(3, 1013, 1050)}, want: overlap},
+		"permits under one fence":                    {holds: []lease{of(2, 1010, 1050), of(2, 1011, 1050, under(1010)), of(2, 1012, 1050, under(1010))}, want: overlap},
+		"readers of one claim":                       {holds: []lease{of(shared, 1010, 1020), of(shared, 1030, 1041, under(1010)), of(exclusive, 1050, 1051)}, want: fine},
+	} {
+		t.Run(name, func(t *testing.T) {
+			holds := recordsOf(c.holds)
+			holds[0].process.stops = c.stops
+			if c.known {
+				holds[len(holds)-1].process = holds[0].process
 			}
-			if ends[k] > first[i] {
-				still = append(still, k)
+			if c.same {
+				holds[0].process = holds[1].process
 			}
-		}
-		open = append(still, i)
-	}
-}
-
-// loss is a time in which Redis may have lost data.
-type loss struct {
-	span
-	twice bool // and in which two servers may both have granted
-}
-
-// forgotten reports whether Redis lost its data between two holds that overlap, and the
-// earlier holder learned of it before its ttl had passed.
-func forgotten(a, b *record, losses []loss) bool {
-	return slices.ContainsFunc(losses, func(l loss) bool {
-		return l.meets(a.asked, b.Entered) && a.until() <= l.to+int64(a.TTL)
-	})
-}
-
-// grantedTwice reports whether a hold may be from a server that had been replaced, and its
-// holder learned of it before its ttl had passed.
-func grantedTwice(b *record, losses []loss) bool {
-	return slices.ContainsFunc(losses, func(l loss) bool {
-		return l.twice && l.meets(b.asked, b.Entered) && b.until() <= l.to+int64(b.TTL)
-	})
-}
-
-// earliestFrom gives, for each hold, the first instant at which it or one after it began.
-func earliestFrom(holds []*record) []int64 {
-	first := make([]int64, len(holds))
-	for i, h := range slices.Backward(holds) {
-		first[i] = h.Entered
-		if i+1 < len(holds) {
-			first[i] = min(first[i], first[i+1])
-		}
-	}
-	return first
-}
-
-// limits checks that there were never more holders than each of them tolerates.
-func (j *judgement) limits(holds []*record, losses []loss) {
-	slices.SortStableFunc(holds, func(a, b *record) int { return cmp.Compare(a.Entered, b.Entered) })
-	var inside []*record
-	for _, b := range holds {
-		inside = slices.DeleteFunc(inside, func(a *record) bool { return a.until() <= b.Entered })
-		inside = append(inside, b)
-		if n, most := count(inside); n > most {
-			remembered := slices.DeleteFunc(slices.Clone(inside), func(a *record) bool {
-				return a != b && forgotten(a, b, losses)
-			})
-			if n, most := count(remembered); n <= most || grantedTwice(b, losses) {
-				j.excused++
-				continue
+			for i := range c.losses {
+				c.losses[i].twice = c.twice
 			}
-			// The strictest of them says the most.
-			a := slices.MinFunc(remembered[:len(remembered)-1],
-				func(a, b *record) int { return cmp.Compare(a.Limit, b.Limit) })
-			j.noteOverlap(a, b)
-		}
+			history := map[string][]*record{}
+			for _, h := range holds {
+				history[h.Key] = append(history[h.Key], h)
+			}
+			j := judge(history, c.losses, c.clocks, cmp.Or(c.calls, 100_000))
+			assert.Equal(t, c.want, verdict{len(j.overlaps), j.excused, len(j.disorder), len(j.tooSoon), len(j.late)}, "%v", j.disorder)
+		})
 	}
-}
-
-// count is how many are inside, and how many may be. Readers of one process that share a claim
-// have one fence, and count as one.
-func count(inside []*record) (n, most int) {
-	most = shared
-	claims := map[uint64]bool{}
-	for _, h := range inside {
-		most = min(most, h.Limit)
-		if h.Limit != shared || !claims[h.Fence] {
-			n++
-		}
-		claims[h.Fence] = true
-	}
-	return n, most
-}
-
-// minHolds checks that no caller got a lock before its time, in the order of the fences. A clock
-// that is fast may take a tenth of it. It does not end sooner than the ttl: see draw.
-func (j *judgement) minHolds(holds []*record, losses []loss) {
-	for i := 1; i < len(holds); i++ {
-		a, b := holds[i-1], holds[i]
-		until := a.Called + int64(a.MinHold)*9/10
-		if a.MinHold == 0 || b.Entered >= until || b.asked < a.asked && b.stray {
-			continue
-		}
-		if !slices.ContainsFunc(losses, func(l loss) bool { return l.meets(a.asked, b.Entered) }) {
-			a.note(&j.tooSoon, "was to keep the lock for %v, and lease %v began %v before that was over", a.MinHold, b.name, time.Duration(until-b.Entered))
-		}
-	}
-}
-
-// contexts checks that contexts ended in time.
-func (j *judgement) contexts(holds []*record) {
-	for _, h := range holds {
-		late := time.Duration(h.Left - h.Deadline)
-		if h.Trusting && h.Deadline > 0 && late > lateness && !h.process.wasStopped(h.Deadline-int64(100*time.Millisecond), h.Left) {
-			h.note(&j.late, "was over for %v, and its context had not ended", late)
-		}
-	}
-}
-
-func (p *process) wasStopped(from, to int64) bool {
-	return slices.ContainsFunc(p.stops, func(s span) bool { return s.meets(from, to) })
-}
-
-// judge looks at every key.
-func judge(history map[string][]*record, losses []loss, cs clocks, calls int) *judgement {
-	j := &judgement{clocks: cs, calls: calls, replies: make(map[*process][]*record)}
-	for _, h := range slices.Concat(slices.Collect(maps.Values(history))...) {
-		h.asked = h.askedAt(losses)
-		if !h.Local && h.Limit != shared {
-			j.replies[h.process] = append(j.replies[h.process], h)
-		}
-	}
-	for _, holds := range history {
-		j.fences(holds)
-		j.contexts(holds)
-		j.order(holds, losses)
-		if slices.ContainsFunc(holds, func(h *record) bool { return h.Limit != exclusive }) {
-			j.limits(holds, losses)
-			continue
-		}
-		j.exclusion(holds, losses)
-		j.minHolds(holds, losses)
-	}
-	return j
 }

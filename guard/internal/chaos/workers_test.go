@@ -1,8 +1,7 @@
-package chaos_test
+package chaos
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -33,24 +32,6 @@ type workers struct {
 	processes [workerCount]*process // nil while one is dead
 	started   int
 }
-
-// process is one worker process.
-type process struct {
-	number   int
-	cmd      *exec.Cmd
-	in       io.Closer     // its standard input
-	stderr   bytes.Buffer  // read after gone
-	gone     chan struct{} // closed when it has ended and all its reports are known
-	err      error         // how it ended
-	stops    []span        // when it was stopped
-	doomed   bool          // it is meant to be killed
-	instance string        // what all owners of its Guard begin with; read after gone
-}
-
-// span is a time between two instants.
-type span struct{ from, to int64 }
-
-func (s span) meets(from, to int64) bool { return s.from <= to && from <= s.to }
 
 // start starts a worker.
 func (c *workers) start(i int) {
@@ -154,17 +135,6 @@ type witness struct {
 	wrong    []string
 	calls    int
 	outcomes map[outcome]int
-}
-
-// record is a lease in the history.
-type record struct {
-	lease
-	name    string // unique among those of all processes
-	process *process
-
-	// What the judge found out.
-	asked int64 // the instant before which Redis cannot have granted it
-	stray bool  // granted beside the order of the others: see grantedTwice and setBack
 }
 
 func newWitness() *witness {
