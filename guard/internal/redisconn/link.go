@@ -80,7 +80,7 @@ func (l *link) unpack(ctx context.Context, cmd noRetryCmd, part []int, answer fu
 		}
 		return nil
 	}
-	if err != nil && redis.HasErrorPrefix(err, "CROSSSLOT") {
+	if redis.HasErrorPrefix(err, "CROSSSLOT") {
 		l.apart.Store(true) // one address leads to a cluster
 	}
 	replies, _ := cmd.Val().([]any)

@@ -31,6 +31,7 @@ func TestPrimary_ANewPrimaryClosesConnectionsToTheFormer(t *testing.T) {
 	p.accept(former)
 	assert.Equal(t, "former", p.server())
 	require.NoError(t, p.accept(again).Close())
+	assert.Len(t, p.conns, 1, "a closed connection is forgotten")
 	p.accept(next)
 	assert.True(t, former.closed.Load())
 	assert.False(t, next.closed.Load())

@@ -156,6 +156,21 @@ func TestBatch_ManyAreOneScript(t *testing.T) {
 	assert.Empty(t, s.Admin.Keys(t.Context(), "redlatch:*").Val())
 }
 
+func TestBatch_AClaimWithARecordGoesByItself(t *testing.T) {
+	t.Parallel()
+	s := testenv.NewRedis(t)
+	store := testenv.RedisStore(t, s.Admin, "redlatch")
+	once := claimOf("once", "x-1")
+	once.Once = &guardstore.Once{Keep: time.Hour}
+	s.ResetCommands()
+	claimed, _, errs := redisstore.Together(t.Context(), store, []guardstore.Claim{claimOf("a", "x-2"), once, claimOf("b", "x-3")}, nil)
+	require.NoError(t, errors.Join(errs...))
+	for _, r := range claimed {
+		assert.Equal(t, guardstore.ClaimHeld, r.Status)
+	}
+	assert.Equal(t, 2, s.Scripts())
+}
+
 // A claim that is busy, or a release that a claim waits for, is sent once more, by itself. The command beside it is not.
 func TestBatch_TwoOfWhichOneIsBusy(t *testing.T) {
 	t.Parallel()
