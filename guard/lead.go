@@ -65,6 +65,9 @@ func (g *Guard) Lead(ctx context.Context, key KeyFunc, fn func(ctx context.Conte
 			return err
 		}
 		retry.Pause(ctx, g.inside.Draining(), pause)
+		if err := c.stopped(ctx); err != nil {
+			return err
+		}
 	}
 }
 
@@ -140,6 +143,7 @@ func (c *candidate) lead(ctx context.Context, lease *Lease) (own, released error
 		}
 	}()
 	defer func() {
+		end(lease.hold.lostError(ErrReleased)) // also if fn left a nested lease open
 		released = giveUpTerm(ctx, lease)
 	}()
 	return c.fn(term), nil //nolint:contextcheck // it descends from ctx

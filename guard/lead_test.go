@@ -189,6 +189,50 @@ func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
 	}
 }
 
+// What fn has left behind ends with the term, and the process may lead again.
+func TestLead_ATermEndsWhatItsWorkLeftBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		ctx, cancel := context.WithCancel(t.Context())
+		left, terms := make(chan error, 1), 0
+		leading := begin(func() error {
+			return g.Lead(ctx, k, func(ctx context.Context) error {
+				if terms++; terms == 1 {
+					entered := make(chan struct{})
+					go func() {
+						left <- g.WithLock(ctx, k, func(ctx context.Context) error { close(entered); <-ctx.Done(); return context.Cause(ctx) })
+					}()
+					<-entered
+				}
+				return nil
+			})
+		})
+		require.ErrorIs(t, <-left, guard.ErrReleased)
+		time.Sleep(time.Minute)
+		assert.Greater(t, terms, 1)
+		cancel()
+		require.ErrorIs(t, <-leading, context.Canceled)
+	})
+}
+
+// Calls under a lease may lock on while the Guard is shut down. A candidate under one does not stand again.
+func TestLead_ShutdownEndsACandidateUnderALease(t *testing.T) {
+	bubble(t, func(t *testing.T, g *env) {
+		outer := g.acquire(t.Context(), "outer")
+		led := make(chan struct{})
+		leading := begin(func() error {
+			return g.Lead(outer.Context(), k, func(context.Context) error { close(led); return nil })
+		})
+		<-led
+		synctest.Wait()
+		other := g.another().take()
+		down := begin(func() error { return g.Shutdown(t.Context()) })
+		require.ErrorIs(t, <-leading, guard.ErrClosed)
+		g.free(outer)
+		require.NoError(t, <-down)
+		_ = other.Release(t.Context())
+	})
+}
+
 func TestLead_RefusesOptionsThatNeverWork(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		for want, opt := range map[string]guard.LockOption{

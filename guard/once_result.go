@@ -134,7 +134,7 @@ func listDifference(a, b reflect.Value, depth int) (path string, differs bool) {
 }
 
 func mapDifference(a, b reflect.Value, depth int) (path string, differs bool) {
-	if b.Kind() != reflect.Map || a.Type().Key().Kind() != b.Type().Key().Kind() {
+	if b.Kind() != reflect.Map || a.Len() != b.Len() || a.Type().Key().Kind() != b.Type().Key().Kind() {
 		return "", true
 	}
 	for key, value := range a.Seq2() {

@@ -120,6 +120,14 @@ type (
 func (spelled) MarshalJSON() ([]byte, error) { return []byte(`"one"`), nil }
 func (summed) MarshalJSON() ([]byte, error)  { return []byte("3"), nil }
 
+// widened is a map to which the decoder adds a key.
+type widened map[string]int
+
+func (w *widened) UnmarshalJSON(data []byte) error {
+	*w = widened{"more": 1}
+	return json.Unmarshal(data, (*map[string]int)(w))
+}
+
 // sure is a truth value whose JSON is a number.
 type sure bool
 
@@ -207,6 +215,7 @@ func TestOnce_ResultThatJSONChangesIsNotKept(t *testing.T) {
 	notKept[any](t, "JSON does not give it back: guard_test.worded differs", worded(1))
 	notKept(t, "JSON does not give it back: guard_test.opposite differs", opposite(true))
 	notKept[any](t, "JSON does not give it back: guard_test.sure differs", sure(true))
+	notKept(t, "JSON does not give it back: guard_test.widened differs", widened{"a": 1})
 	notKept[any](t, "JSON does not give it back: guard_test.spelled differs", spelled(1))
 	notKept[any](t, "JSON does not give it back: guard_test.summed differs", summed{1, 2})
 	notKept(t, "JSON does not give it back: map[string]int[…] differs", map[string]int{"a\xffb": 1, "a\ufffdb": 1})
