@@ -103,6 +103,10 @@ func TestScript_ARecordThatCannotBeRead(t *testing.T) {
 	_, err = b.as("-get").try("acquire", keys, claim...)
 	require.Error(t, err)
 	assert.True(t, b.gone(allKeys...))
+	for _, text := range []string{"1 gone 7 0 a-1 - 1700000000000000 2 me", "2 done 7 0 a-1 - 1700000000000000 2 me", "1 done 7 0 a-1 - 1700000000000000 3 me"} {
+		require.NoError(t, b.Set(t.Context(), once, text, 0).Err())
+		assert.Equal(t, []string{"recorded", "damaged"}, b.run("acquire", keys, claim...)[:2], text)
+	}
 }
 
 // Redis refuses an end to the queue, or to seen: the claim that was to wait is in neither.

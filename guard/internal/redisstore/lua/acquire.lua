@@ -76,7 +76,7 @@ local function confirm(found)
   end
   hold.meta = meta
   extend(lock, holders, owner, hold, ttl, at)
-  if limit_of(owner) > 1 and redis.call('ZCARD', queue) > 0 then
+  if limit_of(owner) > 1 then
     grant_waiting(found, 0, {})
   end
   return {held(number(hold.fence))}
