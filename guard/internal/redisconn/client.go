@@ -82,10 +82,7 @@ func (c *Client) Do(ctx context.Context, cmd Command) (any, error) {
 	case cmd.Acks.N > 0:
 		return calls.sendAcked(ctx, cmd)
 	case c.nodes != nil:
-		var err error
-		if calls, err = c.nodes.combiner(ctx, cmd); err != nil {
-			return nil, err
-		}
+		calls = c.nodes.combiner(ctx, cmd)
 	}
 	return calls.do(ctx, cmd)
 }

@@ -283,6 +283,9 @@ func TestClient_CommandsThatGoTogether(t *testing.T) {
 		require.ErrorIs(t, r.Err, context.Canceled)
 		assert.Empty(t, s.scripts())
 		assert.Zero(t, c.calls.active)
+		other := c.calls.newWaiter(t.Context(), of("c"))
+		c.calls.sendTogether([]*waiter{c.calls.newWaiter(ended, of("a")), other})
+		assert.Equal(t, Reply{"did c", nil}, <-other.reply)
 	})
 }
 
@@ -418,6 +421,20 @@ func TestClient_ACallHasSoManyCommands(t *testing.T) {
 	require.Len(t, calls, 2)
 	assert.Len(t, calls[0], callMost)
 	assert.Equal(t, []int{callMost, callMost + 1}, parts[1])
+	alone := NewScript("return {}").With([]string{"k"})
+	calls, _ = callsOf([]*Command{&alone, &alone}, []int{0, 1}, false)
+	assert.Len(t, calls, 2, "the script is for one command")
+}
+
+func TestClient_CloseEndsTheTasksAndReturnsErrors(t *testing.T) {
+	t.Parallel()
+	user := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { require.NoError(t, user.Close()) }()
+	c := Open(user, Options{AttemptTimeout: time.Second})
+	require.NoError(t, c.calls.client.Close())
+	require.ErrorIs(t, c.Close(), redis.ErrClosed)
+	assert.False(t, c.tasks.Go(func() {}))
+	require.NoError(t, c.Close())
 }
 
 // A command is on its way with others. Its caller gets the reply, though it is canceled, and leaves at its deadline.
@@ -607,12 +624,11 @@ func TestClient_APipelineThatFailsAsksTheCluster(t *testing.T) {
 	c := Open(user, Options{AttemptTimeout: time.Second})
 	defer func() { require.NoError(t, c.Close()) }()
 	require.Error(t, c.Pipeline(t.Context(), []Command{of("it")})[0].Err)
-	calls, err := c.nodes.combiner(t.Context(), of("it"))
-	require.NoError(t, err)
-	again, err := c.nodes.combiner(t.Context(), of("it"))
-	require.NoError(t, err)
-	assert.Same(t, calls, again, "commands for a node share its writes")
-	for n := range 2 + 2 { // each of the two clients asked at first
+	assert.Same(t, c.nodes.combiner(t.Context(), of("it")), c.nodes.combiner(t.Context(), of("it")), "commands for a node share its writes")
+	for n := range 2 + 2 + 1 { // each of the two clients asked at first
+		if n == 2+2 {
+			c.NodeFailed(t.Context(), io.EOF)
+		}
 		select {
 		case <-asked:
 		case <-time.After(20 * time.Second):

@@ -33,11 +33,8 @@ func newClusterNodes(l link, renewals redis.UniversalClient, tasks *task.Group) 
 }
 
 // combiner returns the combiner of the node that serves a command.
-func (n *clusterNodes) combiner(ctx context.Context, cmd Command) (*combiner, error) {
-	addr, err := n.addr(ctx, cmd.Keys[0])
-	if err != nil {
-		return nil, err
-	}
+func (n *clusterNodes) combiner(ctx context.Context, cmd Command) *combiner {
+	addr, _ := n.addr(ctx, cmd.Keys[0]) // without an answer, the command will say why
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.byAddr[addr]
@@ -45,7 +42,7 @@ func (n *clusterNodes) combiner(ctx context.Context, cmd Command) (*combiner, er
 		c = &combiner{link: n.link(n.calls, addr), tasks: n.tasks}
 		n.byAddr[addr] = c
 	}
-	return c, nil
+	return c
 }
 
 // link returns a way to one node.

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/guard/internal/clock"
 	"github.com/redlatch/redlatch/guard/internal/task"
 )
 
@@ -48,7 +47,7 @@ type waiter struct {
 func (c *combiner) newWaiter(ctx context.Context, cmd Command) *waiter {
 	w, ok := c.waiters.Get().(*waiter)
 	if !ok {
-		w = &waiter{reply: make(chan Reply, 1), timer: time.NewTimer(clock.Forever)}
+		w = &waiter{reply: make(chan Reply, 1), timer: time.NewTimer(0)}
 	}
 	w.ctx, w.command = ctx, cmd
 	return w

@@ -69,9 +69,7 @@ func pack(ctx context.Context, cmds []*Command, inFull bool) noRetryCmd {
 	for _, c := range cmds {
 		words = appendPointers(words, c.Args)
 	}
-	cmd := redis.NewCmd(ctx, words...)
-	cmd.SetFirstKeyPos(firstKey)
-	return noRetryCmd{cmd}
+	return noRetryCmd{redis.NewCmd(ctx, words...)}
 }
 
 func appendPointers(words []any, texts []string) []any {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,8 @@ func (c *connTo) Close() error         { c.closed.Store(true); return nil }
 func TestPrimary_ANewPrimaryClosesConnectionsToTheFormer(t *testing.T) {
 	p := &primary{conns: make(map[*primaryConn]struct{})}
 	former, again, next := &connTo{addr: "former"}, &connTo{addr: "former"}, &connTo{addr: "next"}
-	p.accept(former)
+	_, isRaw := p.accept(former).(syscall.Conn)
+	assert.False(t, isRaw, "go-redis would ask it")
 	assert.Equal(t, "former", p.server())
 	require.NoError(t, p.accept(again).Close())
 	assert.Len(t, p.conns, 1, "a closed connection is forgotten")
@@ -80,6 +82,15 @@ func TestPrimary_ASentinelThatHangs(t *testing.T) {
 			assert.Equal(t, 2, dials)
 		})
 	}
+}
+
+func TestPrimary_ASentinelThatAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &primary{dial: func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }}
+		begun := time.Now()
+		p.check(t.Context())
+		assert.Zero(t, time.Since(begun))
+	})
 }
 
 // Calls and renewals ask Sentinel.

@@ -12,7 +12,8 @@ import (
 type LuaMutant struct{ ID, Text string }
 
 // Lua makes the mutants of a script: a condition that is always true, or never; a call or an assignment less; a side of
-// and, or of or, less; a whole number that is larger by one, except a 0 after or: it stands for nothing.
+// and, or of or, less; a whole number that is larger by one. A 0 or 1 that nothing is compared with makes none: most often
+// it says where something begins, as in Go.
 func Lua(text string) []LuaMutant {
 	m := luaMaker{text: text, tokens: luaTokens(text)}
 	for i, t := range m.tokens {
@@ -21,7 +22,7 @@ func Lua(text string) []LuaMutant {
 			m.condition(i)
 		case t.text == "and", t.text == "or":
 			m.sides(i)
-		case t.text == "0" && i > 0 && m.tokens[i-1].text == "or":
+		case (t.text == "0" || t.text == "1") && !m.comparesWith(i):
 		case wholeNumber.MatchString(t.text):
 			n, _ := strconv.Atoi(t.text)
 			m.make("number", t.at, t.till, strconv.Itoa(n+1))
@@ -30,6 +31,11 @@ func Lua(text string) []LuaMutant {
 		}
 	}
 	return m.mutants
+}
+
+// comparesWith returns whether something is compared with a token.
+func (m *luaMaker) comparesWith(i int) bool {
+	return i > 0 && slices.Contains([]string{"==", "~=", "<", ">", "<=", ">="}, m.tokens[i-1].text)
 }
 
 type luaMaker struct {
