@@ -22,10 +22,10 @@ if #KEYS == 6 then
   -- include record
 end
 
-local replies, known = {}, nil
+local replies = {}
 for i = 1, #KEYS / 5 do
   local lock, owner, ttl, meta, wants = KEYS[5 * i - 4], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
-  known = not string.find(wants, ' ', 1, true) and redis.call('EXISTS', lock, KEYS[5 * i - 3], KEYS[5 * i - 2])
+  local known = not string.find(wants, ' ', 1, true) and redis.call('EXISTS', lock, KEYS[5 * i - 3], KEYS[5 * i - 2])
   replies[i] = false
   -- The lock is free, and nothing is known that its next holder must respect. The long way says why Redis refuses it.
   if known == 0 and redis.pcall('HSET', lock, owner, '1 ' .. now() .. ' ' .. ttl .. ' - ' .. meta) == 1 then
@@ -108,10 +108,9 @@ local found, hold = inside(owner), nil
 if found.mine then
   return confirm(found)
 end
-local alone = known == math.min(found.count, 1) -- no owner waits, and ended is empty
-local had = place and not alone and tonumber(redis.call('ZSCORE', queue, owner) or nil)
+local had = place and tonumber(redis.call('ZSCORE', queue, owner))
 if not had then
-  if not alone and redis.call('ZSCORE', ended, owner) then
+  if redis.call('ZSCORE', ended, owner) then
     return {'ended'}
   elseif has_room(found, owner) and redis.call('ZCARD', queue) == 0 then
     found, hold = admit(found, owner, ttl, meta, above)
