@@ -84,7 +84,8 @@ end
 
 -- join puts the owner into the queue: at the lower of the place that it has and the place that it brings, else
 -- at the end. It returns the place, and how many owners are in front.
-local function join(found, had)
+local function join(found)
+  local had = tonumber(redis.call('ZSCORE', queue, owner))
   local queued = math.min(had or math.huge, place > 0 and place or math.huge)
   if queued == math.huge then
     local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
@@ -108,18 +109,15 @@ local found, hold = inside(owner), nil
 if found.mine then
   return confirm(found)
 end
-local had = place and tonumber(redis.call('ZSCORE', queue, owner))
-if not had then
-  if redis.call('ZSCORE', ended, owner) then
-    return {'ended'}
-  elseif has_room(found, owner) and redis.call('ZCARD', queue) == 0 then
-    found, hold = admit(found, owner, ttl, meta, above)
-    return {held(number(hold.fence))}
-  end
+if redis.call('ZSCORE', ended, owner) then
+  return {'ended'}
+elseif has_room(found, owner) and redis.call('ZCARD', queue) == 0 then
+  found, hold = admit(found, owner, ttl, meta, above)
+  return {held(number(hold.fence))}
 end
 local queued, front = 0, 0
 if place then
-  queued, front = join(found, had)
+  queued, front = join(found)
 end
 if found.limit > 1 then
   found, hold = grant_waiting(found, above, {owner = owner, ttl = ttl, meta = meta})
