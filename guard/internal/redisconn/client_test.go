@@ -464,6 +464,7 @@ func TestClient_ACallerLeavesACommonWrite(t *testing.T) {
 					ctx = deadline
 				}
 				time.AfterFunc(time.Second/4, leave)
+				begun := time.Now()
 				r := together(ctx, c, []Command{of("it")})[0]
 				assert.Equal(t, test.want, r.Value)
 				if test.err == nil {
@@ -473,6 +474,7 @@ func TestClient_ACallerLeavesACommonWrite(t *testing.T) {
 					require.ErrorContains(t, r.Err, "server: ")
 				}
 				require.NotErrorIs(t, r.Err, ErrNotSent)
+				assert.Equal(t, time.Second/2, time.Since(begun))
 			})
 		})
 	}

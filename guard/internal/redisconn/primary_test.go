@@ -86,10 +86,16 @@ func TestPrimary_ASentinelThatHangs(t *testing.T) {
 
 func TestPrimary_ASentinelThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &primary{dial: func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }}
+		dials, conn := 0, &connTo{addr: "primary"}
+		p := &primary{conns: make(map[*primaryConn]struct{}), dial: func(context.Context, string, string) (net.Conn, error) { dials++; return conn, nil }}
 		begun := time.Now()
 		p.check(t.Context())
 		assert.Zero(t, time.Since(begun))
+		assert.True(t, conn.closed.Load())
+		time.Sleep(checkInterval)
+		p.accept(&connTo{addr: "primary"})
+		p.check(t.Context())
+		assert.Equal(t, 1, dials, "a dial of go-redis has just asked")
 	})
 }
 

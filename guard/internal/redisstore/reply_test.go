@@ -51,7 +51,7 @@ func TestReply_ToAClaim(t *testing.T) {
 		assert.Equal(t, row.at, at, "%v", row.reply)
 	}
 	for _, reply := range []any{
-		"17", "held", "held ", "held 17", "held 0 1", "held -1 1", "held x 1", "held 17 ", "held 17 x", "held 17 17 x", "held 17 17 1 1", "held 9007199254740992 1", "ended 1", "lost", "",
+		"17", "held", "held ", "held 17", "held 0 1", "held -1 1", "held x 1", "held 17 ", "held 17 x", "held 17 17 x", "held 17 17 1 1", "held 9007199254740992 1", "held 9007199254740992 1 5", "ended 1", "lost", "",
 		"busy 1000 7 3 2 1", "busy x 7 3 2 1 me", "busy 1000 x 3 2 1 me", "busy 1000 7 x 2 1 me", "busy 1000 7 3 x 1 me", "busy 1000 7 3 2 2 me",
 		"recorded done x 1000 2 me42", "recorded done 17 x 2 me42", "recorded done 17 1000 3 me", "recorded done 17 1000 -1 me", "recorded done 17 1000 me", "recorded done 17 1000 ",
 		"recorded done 17 1000", "recorded begun 17 1000 3 me", "recorded unkept 17 1000 3 me", "recorded gone 17 1000 2 me", "recorded",

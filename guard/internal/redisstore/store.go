@@ -84,7 +84,7 @@ func (s *Store) Acquire(ctx context.Context, c guardstore.Claim) (guardstore.Cla
 		sent := s.now()
 		r, at, err := parseClaim(s.conn.Do(ctx, s.acquireCommand(&c, keys)))
 		high = server.observe(at, err, sent, s.now())
-		if err != nil || r.Status != guardstore.ClaimHeld || r.Fence > high {
+		if r.Status != guardstore.ClaimHeld || r.Fence > high {
 			return r, err
 		}
 	}

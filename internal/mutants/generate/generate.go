@@ -34,7 +34,7 @@ type Package struct {
 // Load makes the mutants of a package, seen from a folder that is in its module or workspace, in the files that match.
 //
 // These kinds are not made, as no test can notice them: another number or operand in the size that is reserved for a
-// map or slice, or in a call of math/rand; without slices.Grow, slices.Clip, strings.Builder.Grow, runtime.KeepAlive or testing.TB.Helper;
+// map or slice, or in a call of math/rand; without slices.Grow, slices.Clip, strings.Builder.Grow, runtime.KeepAlive, runtime.Gosched or testing.TB.Helper;
 // without a deferred stop of a timer or cancel of a context, which only frees memory earlier; without setting an
 // element of a slice to nil, for the garbage collector; without putting a value into a sync.Pool; without a result that
 // is a constant of 0.
@@ -284,7 +284,7 @@ func (m *maker) droppable(s ast.Stmt) bool {
 		if t := m.info.Types[f.X].Type; t != nil && strings.TrimPrefix(t.String(), "*") == "sync.Pool" {
 			return false
 		}
-		return !slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock", "Grow", "KeepAlive", "Helper"}, f.Sel.Name)
+		return !slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock", "Grow", "KeepAlive", "Gosched", "Helper"}, f.Sel.Name)
 	}
 	return true
 }
