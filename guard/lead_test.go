@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,10 +194,10 @@ func TestLead_ShutdownAndCloseEndLead(t *testing.T) {
 func TestLead_ATermEndsWhatItsWorkLeftBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, g *env) {
 		ctx, cancel := context.WithCancel(t.Context())
-		left, terms := make(chan error, 1), 0
+		left, terms := make(chan error, 1), new(atomic.Int32)
 		leading := begin(func() error {
 			return g.Lead(ctx, k, func(ctx context.Context) error {
-				if terms++; terms == 1 {
+				if terms.Add(1) == 1 {
 					entered := make(chan struct{})
 					go func() {
 						left <- g.WithLock(ctx, k, func(ctx context.Context) error { close(entered); <-ctx.Done(); return context.Cause(ctx) })
@@ -208,7 +209,7 @@ func TestLead_ATermEndsWhatItsWorkLeftBehind(t *testing.T) {
 		})
 		require.ErrorIs(t, <-left, guard.ErrReleased)
 		time.Sleep(time.Minute)
-		assert.Greater(t, terms, 1)
+		assert.Greater(t, terms.Load(), int32(1))
 		cancel()
 		require.ErrorIs(t, <-leading, context.Canceled)
 	})

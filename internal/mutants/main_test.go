@@ -44,9 +44,9 @@ func TestMutants_OfGo(t *testing.T) {
 func TestMutants_OfScripts(t *testing.T) {
 	t.Parallel()
 	tr := moduleOf(t, map[string]string{
-		"lua/a.lua": "if a then\n  f(1)\nend\n",
+		"lua/a.lua": "if a then\n  f(2)\nend\n",
 		"m_test.go": "package m\n\nimport (\n\t\"embed\"\n\t\"strings\"\n\t\"testing\"\n)\n\n//go:embed lua\nvar lua embed.FS\n\nfunc TestA(t *testing.T) {\n" +
-			"\ttext, _ := lua.ReadFile(\"lua/a.lua\")\n\tif !strings.Contains(string(text), \"f(1)\") {\n\t\tt.Fatal(string(text))\n\t}\n}\n",
+			"\ttext, _ := lua.ReadFile(\"lua/a.lua\")\n\tif !strings.Contains(string(text), \"f(2)\") {\n\t\tt.Fatal(string(text))\n\t}\n}\n",
 	})
 	s, err := tr.tryScripts(t.Context(), pkg{path: "./lua", scripts: true, tests: []string{". -run ^TestA$"}})
 	require.NoError(t, err)
