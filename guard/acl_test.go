@@ -66,6 +66,11 @@ func TestACL_TheDocumentedRightsAreEnoughAndNeeded(t *testing.T) {
 	storetest.TestStore(t, func(tb testing.TB) guardstore.Store {
 		return testenv.QuorumStore(tb, clients[:3], quorum.Prefix(prefix()))
 	})
+	several := testenv.QuorumStore(t, clients[:3], quorum.Prefix(prefix()))
+	for _, owner := range []string{"a-1", "b-1"} { // b waits
+		_, err := several.Acquire(t.Context(), guardstore.Claim{Key: "k", Owner: owner, TTL: time.Minute, Queue: true})
+		require.NoError(t, err)
+	}
 	replicated := testenv.GuardOn(t, clients[0], guard.Prefix(prefix()), guard.StoreTimeout(testenv.Patience), guard.Replicas(1, time.Second))
 	for range 2 {
 		_, _, err := guard.Once(t.Context(), replicated, k, time.Minute, gives(1))

@@ -225,6 +225,8 @@ func TestZero_AndNil(t *testing.T) {
 	assert.False(t, innermost || held || fenced)
 	assert.Empty(t, zeroGuard.Holds())
 	assert.Empty(t, (*guard.Guard)(nil).Holds())
+	_, held = guard.Held(t.Context(), func(context.Context) (string, error) { t.Error("no lease, no question"); return "", nil })
+	assert.False(t, held)
 	assert.Equal(t, "refused", (&guardstore.RefusedError{}).Error())
 	require.NoError(t, g.WithLock(guard.WithGuard(ctx, nil), k, nothing, nil, guard.TTL(100*time.Millisecond), nil))
 

@@ -22,6 +22,9 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 // not seen it end. It does not ask Redis: Lease.Check does. It sees exclusive leases only: a
 // lease with Shared or a Limit may have others beside it. It returns false if key is nil or fails.
 func Held(ctx context.Context, key KeyFunc) (*Lease, bool) {
+	if leaseIn(ctx) == nil {
+		return nil, false
+	}
 	wanted, _ := resolveKey(ctx, key) // no lease has the key of an error
 	for l := range ExclusiveLeases(ctx) {
 		if l.Key() == wanted && l.Err() == nil {

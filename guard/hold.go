@@ -63,6 +63,7 @@ func (l *Lease) begin(ctx context.Context) {
 // enter counts a lease in under the lease found in ctx, and proves that the hold
 // is still there.
 func (h *hold) enter(ctx context.Context, found *Lease) (*Lease, error) {
+	_ = h.err() // it finds a loss by the clock
 	h.mu.Lock()
 	if h.reason != nil {
 		h.mu.Unlock()

@@ -336,7 +336,7 @@ func (c *call) failure(ctx context.Context, since clock.Instant, w cohort.Waited
 		return c.busy(since, w, ended(ctx))
 	case errors.As(err, &recorded):
 		return c.recorded(recorded.Record)
-	case errors.As(err, &failure) && ctx.Err() == nil:
+	case errors.As(err, &failure) && (failure.Refused || ctx.Err() == nil):
 		return storeError(failure, c.lock.Name)
 	}
 	return ended(ctx)

@@ -64,8 +64,8 @@ func difference(a, b reflect.Value, depth int) (path string, differs bool) {
 		return "", b.Kind() != reflect.Bool || a.Bool() != b.Bool()
 	case reflect.Float32:
 		return "", !b.CanFloat() || float32(a.Float()) != float32(b.Float())
-	case reflect.Chan, reflect.Func:
-		return "", !a.IsZero() // JSON leaves them out
+	case reflect.Chan, reflect.Func, reflect.UnsafePointer:
+		return "", !a.IsZero() || !b.IsZero()
 	}
 	x, y := number(a), number(b)
 	return "", x == nil || y == nil || x.Cmp(y) != 0

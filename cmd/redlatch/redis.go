@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -78,7 +79,7 @@ func (p *program) password(flags *pflag.FlagSet) (string, error) {
 	case name == "":
 		return "", nil
 	}
-	text, err := os.ReadFile(name)
+	text, err := readFile(name)
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		err = path.Err
@@ -95,4 +96,14 @@ func (p *program) password(flags *pflag.FlagSet) (string, error) {
 		return "", usagef("%s: the file has more than one line", from)
 	}
 	return string(text), nil
+}
+
+// readFile reads just enough of a file to find out that it is too long.
+func readFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(io.LimitReader(file, maxPassword+3))
 }

@@ -344,7 +344,9 @@ func (r *run) explain(ctx context.Context) {
 			text += ": " + visible(h.Metadata)
 		}
 	}
-	r.say(text, 0)
+	if ctx.Err() == nil {
+		r.say(text, 0)
+	}
 }
 
 func (r *run) busy(err error) error {

@@ -69,7 +69,9 @@ func NewMemoryGuard(tb testing.TB, opts ...guard.Option) *guard.Guard {
 	stores.Store(g, s)
 	tb.Cleanup(func() {
 		stores.Delete(g)
-		_ = g.Close() // a Store in memory has nothing to close
+		if err := g.Close(); err != nil {
+			tb.Errorf("guardtest: close Guard: %v", err)
+		}
 	})
 	return g
 }

@@ -68,6 +68,7 @@ func (l *memoryLock) recorded(c guardstore.Claim, at time.Time) (guardstore.Clai
 	case c.Once.Fingerprint != "" && r.fingerprint != "" && c.Once.Fingerprint != r.fingerprint:
 		found = guardstore.Record{State: guardstore.RecordOtherInput, Fence: found.Fence, Age: found.Age}
 	case found.State != guardstore.RecordBegun:
+		found.Result = slices.Clone(found.Result)
 	case r.owner == c.Owner || !c.Once.AtMostOnce || l.held(r.owner) != nil:
 		return guardstore.ClaimReply{}, false
 	}

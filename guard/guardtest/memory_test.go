@@ -423,6 +423,18 @@ func TestStore_AnOutcomeWithoutARecord(t *testing.T) {
 	}
 }
 
+func TestStore_ARecordIsNotShared(t *testing.T) {
+	t.Parallel()
+	s, o := guardtest.NewStore(), guardstore.Once{Keep: time.Hour}
+	a := acquires(t, s, guardstore.Claim{Owner: "a-1", Once: &o})
+	releases(t, s, guardstore.Release{Owner: "a-1", Fence: a.Fence, Record: &guardstore.Outcome{Once: o, State: guardstore.RecordDone, Result: []byte("paid")}})
+	for range 2 {
+		r := acquires(t, s, guardstore.Claim{Owner: "b-1", Once: &o})
+		require.Equal(t, "paid", string(r.Record.Result))
+		r.Record.Result[0] = 'x'
+	}
+}
+
 func TestStore_AClaimWithOtherInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o := guardtest.NewStore(), guardstore.Once{Keep: time.Hour, Fingerprint: "one"}
