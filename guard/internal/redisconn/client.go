@@ -32,7 +32,6 @@ func Open(user redis.UniversalClient, o Options) *Client {
 	c.calls = &combiner{link: c.link(o.newClient(user, 0, c.primary)), tasks: c.tasks}
 	c.renewals = c.link(o.newClient(user, renewalsIdle, c.primary))
 	c.nodes = newClusterNodes(c.calls.link, c.renewals.client, c.tasks)
-	c.apart.Store(c.nodes != nil)
 	return c
 }
 
@@ -106,7 +105,7 @@ func (c *Client) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 	return c.renewals.client.Subscribe(ctx, channel)
 }
 
-// NodeFailed reports a command that did not get through: on a cluster, another node may serve its key now.
+// NodeFailed reports a command or a subscription that did not get through: on a cluster, another node may serve its key now.
 func (c *Client) NodeFailed(ctx context.Context, err error) { c.nodes.onFailure(ctx, err) }
 
 // Server names the server of a Redis key. Servers fail independently: the nodes of a cluster, as far as they
@@ -115,8 +114,7 @@ func (c *Client) Server(ctx context.Context, key string) string {
 	if c.nodes == nil || !c.nodes.known.Load() {
 		return ""
 	}
-	addr, _ := c.nodes.addr(ctx, key)
-	return addr
+	return c.nodes.addr(ctx, key)
 }
 
 // SingleAddress says whether the client leads to one server at a time, not to a cluster.

@@ -480,6 +480,46 @@ func TestClient_ACallerLeavesACommonWrite(t *testing.T) {
 	}
 }
 
+// A caller leaves the queue at once, wherever it stands: its command is not sent.
+func TestClient_ACallerLeavesTheQueue(t *testing.T) {
+	onFakeServer(t, Options{}, func(t *testing.T, s *fakeServer, c *Client) {
+		c.calls.active = inFlight
+		canceled, cancel := context.WithCancelCause(t.Context())
+		late, done := context.WithTimeout(t.Context(), time.Second/2)
+		defer done()
+		begun := time.Now()
+		var callers sync.WaitGroup
+		for _, caller := range []struct {
+			ctx   context.Context
+			why   error
+			after time.Duration
+		}{{canceled, io.EOF, time.Millisecond}, {late, context.DeadlineExceeded, time.Second / 2}, {ctx: t.Context(), after: time.Second / 2}, {canceled, io.EOF, time.Millisecond}} {
+			callers.Go(func() {
+				got, err := c.Do(caller.ctx, of("it"))
+				assert.Equal(t, caller.after, time.Since(begun))
+				if caller.why != nil {
+					assert.ErrorIs(t, err, ErrNotSent)
+					assert.ErrorIs(t, err, caller.why)
+				} else {
+					assert.NoError(t, err)
+					assert.Equal(t, "did it", got)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(time.Millisecond)
+		cancel(io.EOF)
+		<-late.Done()
+		synctest.Wait()
+		<-c.tasks.Close() // as when Close did not wait for callers
+		c.calls.active = 1
+		c.calls.exit()
+		callers.Wait()
+		assert.Equal(t, []string{"EVALSHA it"}, s.scripts())
+		assert.Zero(t, c.calls.active)
+	})
+}
+
 // A caller's command panics, as a hook of the user may: the write is counted out.
 func TestClient_APanicOfAHookLeavesNothing(t *testing.T) {
 	hook := func(client redis.UniversalClient) { client.AddHook(panics{}) }
@@ -587,6 +627,8 @@ func TestClient_OnClientSeesEachClient(t *testing.T) {
 	var clients []redis.UniversalClient
 	o := Options{OnClient: func(client redis.UniversalClient) { clients = append(clients, client) }}
 	onFakeServer(t, o, func(t *testing.T, _ *fakeServer, c *Client) {
+		_, err := c.Call(t.Context(), "echo", "it")
+		require.NoError(t, err)
 		require.Len(t, clients, 2)
 		for _, client := range clients {
 			assert.Equal(t, 20, client.(*redis.Client).Options().PoolSize)
@@ -594,7 +636,7 @@ func TestClient_OnClientSeesEachClient(t *testing.T) {
 		assert.True(t, c.SingleAddress())
 		assert.Empty(t, c.Server(t.Context(), "key"))
 		require.NoError(t, c.Close())
-		_, err := c.Do(t.Context(), of("it"))
+		_, err = c.Do(t.Context(), of("it"))
 		require.NoError(t, err)
 		assert.Len(t, clients, 3)
 	})
@@ -609,9 +651,21 @@ func TestClient_OfAClusterThatCannotBeReached(t *testing.T) {
 	assert.False(t, c.SingleAddress())
 	assert.Empty(t, c.Server(t.Context(), "key"), "it is not known yet")
 	_, err := c.Do(t.Context(), of("it"))
+	require.ErrorContains(t, err, "cluster: ")
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	assert.Equal(t, 1, strings.Count(err.Error(), "127.0.0.1:1"), "the server is named once: %v", err)
 	require.Error(t, c.Pipeline(t.Context(), []Command{of("it")})[0].Err)
+}
+
+// The error of a dial has the server's address, and is not given it once more.
+func TestClient_OfAServerThatCannotBeReached(t *testing.T) {
+	user := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { require.NoError(t, user.Close()) }()
+	c := Open(user, Options{AttemptTimeout: time.Second})
+	defer func() { require.NoError(t, c.Close()) }()
+	_, err := c.Do(t.Context(), of("it"))
+	require.Error(t, err)
+	assert.Equal(t, 1, strings.Count(err.Error(), "127.0.0.1:1"), "%v", err)
 }
 
 // A pipeline that does not get through asks the cluster anew which node serves which slot: renewals may be all that is
@@ -625,6 +679,8 @@ func TestClient_APipelineThatFailsAsksTheCluster(t *testing.T) {
 	defer func() { require.NoError(t, user.Close()) }()
 	c := Open(user, Options{AttemptTimeout: time.Second})
 	defer func() { require.NoError(t, c.Close()) }()
+	assert.Empty(t, c.Server(t.Context(), "key"))
+	assert.Empty(t, asked, "a name is not worth a question")
 	require.Error(t, c.Pipeline(t.Context(), []Command{of("it")})[0].Err)
 	calls := c.nodes.combiner(t.Context(), of("it"))
 	assert.Same(t, calls, c.nodes.combiner(t.Context(), of("it")), "commands for a node share its writes")

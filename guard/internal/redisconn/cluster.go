@@ -34,7 +34,7 @@ func newClusterNodes(l link, renewals redis.UniversalClient, tasks *task.Group) 
 
 // combiner returns the combiner of the node that serves a command.
 func (n *clusterNodes) combiner(ctx context.Context, cmd Command) *combiner {
-	addr, _ := n.addr(ctx, cmd.Keys[0]) // without an answer, the command will say why
+	addr := n.addr(ctx, cmd.Keys[0])
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.byAddr[addr]
@@ -53,14 +53,14 @@ func (n *clusterNodes) link(l link, addr string) link {
 	return l
 }
 
-// addr returns the node that serves a key, as far as is known here.
-func (n *clusterNodes) addr(ctx context.Context, key string) (string, error) {
+// addr returns the node that serves a key, or "" if no node says which: then the command will say why.
+func (n *clusterNodes) addr(ctx context.Context, key string) string {
 	node, err := n.calls.client.(*redis.ClusterClient).MasterForKey(ctx, key)
 	if err != nil {
-		return "", err
+		return ""
 	}
 	n.known.Store(true)
-	return node.Options().Addr, nil
+	return node.Options().Addr
 }
 
 // part is the commands for one node, and their indexes.
@@ -75,7 +75,7 @@ func (n *clusterNodes) part(ctx context.Context, cmds []Command) map[string]part
 	for i := range cmds {
 		addr := ""
 		if n != nil {
-			addr, _ = n.addr(ctx, cmds[i].Keys[0]) // without an answer, the pipeline will say why
+			addr = n.addr(ctx, cmds[i].Keys[0])
 		}
 		p := parts[addr]
 		parts[addr] = part{append(p.cmds, &cmds[i]), append(p.of, i)}
@@ -84,7 +84,7 @@ func (n *clusterNodes) part(ctx context.Context, cmds []Command) map[string]part
 }
 
 // onFailure asks which node serves which slot when a node did not answer: a replica may have taken over. By
-// itself, go-redis does so every 10 s. Without a cluster, n is nil.
+// itself, go-redis does so once a minute. Without a cluster, n is nil.
 func (n *clusterNodes) onFailure(ctx context.Context, _ error) {
 	if n != nil {
 		n.calls.client.(*redis.ClusterClient).ReloadState(ctx)

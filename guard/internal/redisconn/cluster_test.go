@@ -54,8 +54,8 @@ func clusterContract(t *testing.T, c *redistest.Cluster) {
 // clusterStat adds up a number that the primaries count.
 func clusterStat(t *testing.T, c *redistest.Cluster, section, name, field string) (sum int) {
 	t.Helper()
-	for _, s := range c.Nodes() {
-		info, err := s.Client(t).InfoMap(t.Context(), section).Result()
+	for _, client := range nodeClients(t, c) {
+		info, err := client.InfoMap(t.Context(), section).Result()
 		require.NoError(t, err)
 		for _, stats := range info {
 			value := stats[name]
@@ -68,6 +68,16 @@ func clusterStat(t *testing.T, c *redistest.Cluster, section, name, field string
 		}
 	}
 	return sum
+}
+
+// nodeClients makes a client for each node.
+func nodeClients(t *testing.T, c *redistest.Cluster) map[*redistest.Server]*redis.Client {
+	t.Helper()
+	clients := make(map[*redistest.Server]*redis.Client)
+	for _, s := range c.Nodes() {
+		clients[s] = s.Client(t)
+	}
+	return clients
 }
 
 // acquireAll takes keys at once, so that their renewals are due together.
@@ -168,9 +178,10 @@ func clusterHalfOpen(t *testing.T, c *redistest.Cluster) {
 	g := testenv.GuardOn(t, c.Client(t, through), guard.Observe(r), guard.StoreTimeout(time.Minute))
 	l, err := g.Acquire(t.Context(), guard.Key("half"), guard.TTL(ttl))
 	require.NoError(t, err)
+	clients := nodeClients(t, c)
 	subscribers := func() (ids []string) {
-		for _, s := range c.Nodes() {
-			for line := range strings.Lines(s.Client(t).Do(t.Context(), "client", "list", "type", "pubsub").String()) {
+		for s, client := range clients {
+			for line := range strings.Lines(client.Do(t.Context(), "client", "list", "type", "pubsub").String()) {
 				id, _, _ := strings.Cut(line, " addr=")
 				ids = append(ids, s.Addr()+id)
 			}
@@ -241,9 +252,10 @@ func clusterMigration(t *testing.T, c *redistest.Cluster) {
 func clusterFlushedScripts(t *testing.T, c *redistest.Cluster) {
 	r := &guardtest.Recorder{}
 	leases := acquireAll(t, testenv.GuardOn(t, c.Client(t), guard.TTL(3*time.Second), guard.Observe(r)), keysOf("flushed", 30))
+	clients := nodeClients(t, c)
 	testenv.Eventually(t, func() bool {
-		for _, s := range c.Nodes() {
-			require.NoError(t, s.Client(t, func(o *redis.Options) { o.Protocol = 2 }).ScriptFlush(t.Context()).Err())
+		for _, client := range clients {
+			require.NoError(t, client.ScriptFlush(t.Context()).Err())
 		}
 		return len(r.Events(guard.EventRenewal)) >= len(leases)
 	}, "no renewals")
@@ -303,6 +315,9 @@ func TestCluster_NodeThatHangs(t *testing.T) {
 	callers.Wait()
 	releaseAll(t, there...)
 	g = testenv.GuardOn(t, c.Client(t))
+	testenv.Eventually(t, func() bool { // it may ask the node that hangs first which node serves which slot
+		return g.WithLock(t.Context(), guard.Key(there[0].Key()), testenv.Nothing) == nil
+	}, "it does not get to know the cluster")
 	require.ErrorContains(t, g.WithLock(t.Context(), guard.Key("hung:0"), testenv.Nothing), hung.Addr())
 	for range 2 { // calls find out that a node hangs: those for its keys open, and no others
 		for _, key := range keys {
@@ -331,9 +346,9 @@ func TestCluster_Failover(t *testing.T) {
 	}
 	cycle()
 	var dead *redistest.Server
+	clients := nodeClients(t, c)
 	subscribed := func() bool { // somewhere else than at the dead one
-		for _, s := range c.Nodes() {
-			client := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
+		for s, client := range clients {
 			if s != dead && len(client.PubSubChannels(t.Context(), "redlatch:grant:*").Val()) > 0 {
 				dead = s
 				return true

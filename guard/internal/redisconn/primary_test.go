@@ -84,6 +84,22 @@ func TestPrimary_ASentinelThatHangs(t *testing.T) {
 	}
 }
 
+// A question that hangs, whatever the timeouts of the user's client, ends after a minute.
+func TestPrimary_ASentinelThatHangsForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		p := &primary{dial: func(ctx context.Context, _, _ string) (net.Conn, error) { dials++; <-ctx.Done(); return nil, ctx.Err() }}
+		begun := time.Now()
+		p.check(t.Context())
+		time.Sleep(time.Until(begun.Add(time.Minute - 1)))
+		assert.True(t, p.checking.Load())
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		assert.False(t, p.checking.Load())
+		assert.Equal(t, 1, dials)
+	})
+}
+
 func TestPrimary_ASentinelThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials, conn := 0, &connTo{addr: "primary"}

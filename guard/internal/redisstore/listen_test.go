@@ -41,6 +41,7 @@ type subscriptions struct {
 	published  []time.Duration
 	failures   []time.Duration // of the node
 	notified   []notification
+	flows      []time.Duration // when messages flowed again
 
 	probing, mostProbing int // probes at the same time
 }
@@ -133,6 +134,9 @@ func (s *subscriptions) Notify(n notification) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notified = append(s.notified, n)
+	if n == flowing {
+		s.flows = append(s.flows, time.Since(s.begun))
+	}
 }
 
 func (s *subscriptions) Waiting() bool { return s.waiting() }
@@ -248,6 +252,27 @@ func TestListen_ABrokenConnectionIsReplaced(t *testing.T) {
 		s.after(2*time.Second + reconnectWait)
 		assert.Equal(t, []time.Duration{0, 2 * time.Second}, s.subscribed)
 		assert.Equal(t, flowing, s.notified[2])
+		assert.Equal(t, []time.Duration{2 * time.Second}, s.failures, "another node may serve the channel now")
+	})
+}
+
+// A pause is twice the last one if the connection broke soon after another.
+func TestListen_PausesAreShortAgainWhenASubscriptionLasts(t *testing.T) {
+	onSubscriptions(t, func(*subscriptions) {}, func(s *subscriptions) {
+		want := []time.Duration{0}
+		for _, broken := range []struct{ at, pause time.Duration }{
+			{3 * time.Second, reconnectWait},
+			{3*time.Second + 500*time.Millisecond, 2 * reconnectWait},
+			{5*time.Second + 500*time.Millisecond, 4 * reconnectWait},
+			{7*time.Second + 500*time.Millisecond + 1, reconnectWait},
+			{8 * time.Second, 2 * reconnectWait},
+		} {
+			s.after(broken.at)
+			require.NoError(t, s.conns[len(s.conns)-1].Close())
+			want = append(want, broken.at+broken.pause)
+		}
+		s.after(9 * time.Second)
+		assert.Equal(t, want, s.flows)
 	})
 }
 

@@ -89,6 +89,7 @@ func (s *Store) subscribe(ctx context.Context, channel string, l guardstore.List
 			return err
 		}
 		missing.Store(0)
+		s.conn.NodeFailed(ctx, err)
 		l.Notify(guardstore.Notification{Err: err})
 		if time.Since(broke) > 2*reconnectMost {
 			pause = reconnectWait
@@ -126,7 +127,7 @@ func (s *Store) watch(ctx context.Context, channel string, l guardstore.Listener
 			continue
 		}
 		if missing.Load() > 0 {
-			s.conn.NodeFailed(ctx, errNoMessages) // another node may serve the channel now
+			s.conn.NodeFailed(ctx, errNoMessages)
 		}
 		if missing.Load() >= lostProbes {
 			return
