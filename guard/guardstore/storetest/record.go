@@ -20,6 +20,7 @@ var recordContract = []contractRow{
 	{"a record lives while its work runs, and for its time after that", (*storeTest).recordOutlivesWork},
 	{"a record outlives the lease of an owner that crashed", (*storeTest).recordOutlivesLease},
 	{"while the work runs, the key is busy", (*storeTest).recordBegun},
+	{"a result is found while a MinHold keeps the key", (*storeTest).recordMinHold},
 	{"another input is refused, before and after", (*storeTest).recordOtherInput},
 	{"work that failed leaves no record", (*storeTest).recordFailed},
 	{"an owner that follows a crash learns its fence, and leaves the record if it fails", (*storeTest).recordFailedAfterCrash},
@@ -143,6 +144,15 @@ func (s *storeTest) recordBegun() {
 		r := s.once("b", o)
 		s.check(r.Status == guardstore.ClaimBusy && r.Holder == "of a", "%+v", r)
 	}
+}
+
+func (s *storeTest) recordMinHold() {
+	r := s.begins("a", guardstore.Once{})
+	o := done("42")
+	o.Keep = contractTTL
+	s.check(s.releases(guardstore.Release{Owner: "a", Fence: r.Fence, MinHold: contractTTL, Record: &o}, guardstore.ReleaseDone).HeldOver, "not held over")
+	s.check(s.busy("b").Done, "the key is not held over")
+	s.check(string(s.finds("b", guardstore.Once{}, guardstore.RecordDone).Result) == "42", "another result")
 }
 
 func (s *storeTest) recordOtherInput() {

@@ -487,13 +487,21 @@ func TestClient_ACallerLeavesTheQueue(t *testing.T) {
 		canceled, cancel := context.WithCancelCause(t.Context())
 		late, done := context.WithTimeout(t.Context(), time.Second/2)
 		defer done()
+		patient, end := context.WithTimeout(t.Context(), time.Hour)
+		defer end()
 		begun := time.Now()
 		var callers sync.WaitGroup
 		for _, caller := range []struct {
 			ctx   context.Context
 			why   error
 			after time.Duration
-		}{{canceled, io.EOF, time.Millisecond}, {late, context.DeadlineExceeded, time.Second / 2}, {ctx: t.Context(), after: time.Second / 2}, {canceled, io.EOF, time.Millisecond}} {
+		}{
+			{t.Context(), context.DeadlineExceeded, time.Second}, // the time of an attempt
+			{canceled, io.EOF, time.Millisecond},
+			{late, context.DeadlineExceeded, time.Second / 2},
+			{ctx: patient, after: time.Second},
+			{canceled, io.EOF, time.Millisecond},
+		} {
 			callers.Go(func() {
 				got, err := c.Do(caller.ctx, of("it"))
 				assert.Equal(t, caller.after, time.Since(begun))
@@ -509,7 +517,7 @@ func TestClient_ACallerLeavesTheQueue(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		cancel(io.EOF)
-		<-late.Done()
+		time.Sleep(time.Until(begun.Add(time.Second)))
 		synctest.Wait()
 		<-c.tasks.Close() // as when Close did not wait for callers
 		c.calls.active = 1

@@ -128,6 +128,7 @@ func TestPrimary_EachCommandAsksSentinel(t *testing.T) {
 	end()
 	for _, send := range []func(){
 		func() { _, _ = c.Do(ended, of("it")) },
+		func() { _, _ = c.Call(ended, "ping") },
 		func() { c.Pipeline(ended, []Command{of("it")}) },
 	} {
 		require.Eventually(t, func() bool { return !c.primary.checking.Load() }, 20*time.Second, time.Millisecond, "it is still asked")

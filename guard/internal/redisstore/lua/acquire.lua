@@ -51,7 +51,7 @@ place, above = tonumber(place), tonumber(above) or 0 -- no place: the owner does
 -- busy is the reply to an owner that did not get in. Who can share the lock waits for the first that leaves.
 local function busy(found, queued, front)
   local hold = found.hold
-  if not hold and found.count > 0 then
+  if not hold then
     local next = limit_of(owner) > 1 and redis.call('ZRANGEBYSCORE', holders, '(0', '+inf', 'LIMIT', 0, 1)
       or redis.call('ZREVRANGE', holders, 0, 0)
     hold = next[1] and decode(redis.call('HGET', lock, next[1]))
@@ -86,7 +86,7 @@ end
 -- at the end. It returns the place, and how many owners are in front.
 local function join(found)
   local had = tonumber(redis.call('ZSCORE', queue, owner))
-  local queued = math.min(had or math.huge, place > 0 and place or math.huge)
+  local queued = math.min(had or math.huge, place ~= 0 and place or math.huge)
   if queued == math.huge then
     local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
     queued = math.max(at, last and last + 1 or 0)

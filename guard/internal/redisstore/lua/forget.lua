@@ -8,7 +8,7 @@ if not record or state and (record.state ~= state or record.fence ~= fence) then
   return 0
 elseif not state then
   return {record.state, record.fence}
-elseif record.state == 'begun' and is_inside(lock, record.owner) then
+elseif is_inside(lock, record.owner) then
   return 2
 end
 redis.call('DEL', once)

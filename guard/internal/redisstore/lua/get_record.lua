@@ -16,7 +16,7 @@ local function get_record(key)
     return {state = state, fence = fence, earlier = earlier, owner = owner, fingerprint = fingerprint, since = since,
       meta = string.sub(rest, 1, length), result = string.sub(rest, length + 1)}
   end
-  return {state = 'damaged', fence = '0', fingerprint = '-', since = math.huge, meta = '', result = ''}
+  return {state = 'damaged', fence = '0', owner = '', fingerprint = '-', since = math.huge, meta = '', result = ''}
 end
 
 -- is_inside says whether an owner holds a lock, and works.

@@ -30,13 +30,13 @@ high, min_hold = tonumber(high or 0), tonumber(min_hold or 0)
 -- let_out ends a hold, and returns the reply to its owner.
 local function let_out(hold)
   local said = hold.revoked and 'revoked' or hold.ends <= at and 'lost' or 'released'
-  if said == 'released' and min_hold > 0 and limit_of(owner) == 1 then
+  if said == 'released' and limit_of(owner) == 1 then
     -- A MinHold counts from the grant, and is no longer than asked for, wherever the clock was set.
-    if hold.since > at then
-      hold.since, hold.flags = at, 'a' .. number(at)
-    end
-    local rest = math.ceil(min_hold - (at - hold.since) / 1000)
+    local rest = math.ceil(min_hold - math.max(at - hold.since, 0) / 1000)
     if rest > 0 then
+      if hold.since > at then
+        hold.since, hold.flags = at, 'a' .. number(at)
+      end
       hold.depth, hold.ends = '0', hold.since + min_hold * 1000
       write(lock, owner, hold, 'PEXPIRE', rest)
       return 'kept'
