@@ -111,7 +111,7 @@ func parseRenewed(reply any, err error) (r guardstore.RenewReply, at uint64) {
 	case text == "revoked":
 		return guardstore.RenewReply{Revoked: true}, 0
 	case text == "lost":
-		return r, 0
+		return guardstore.RenewReply{}, 0
 	}
 	return guardstore.RenewReply{Err: unexpected(reply)}, 0
 }
