@@ -154,6 +154,13 @@ func TestBatch_ManyAreOneScript(t *testing.T) {
 		require.Equal(t, guardstore.ReleaseDone, r.Status)
 	}
 	assert.Empty(t, s.Admin.Keys(t.Context(), "redlatch:*").Val())
+
+	s.ResetCommands()
+	alone, err := store.Acquire(t.Context(), claims[0])
+	require.NoError(t, err)
+	_, err = store.Release(t.Context(), releaseOf(claims[0], alone))
+	require.NoError(t, err)
+	assert.Equal(t, 4+2, calledByScripts(s), "by itself, it does no more")
 }
 
 func TestBatch_AClaimWithARecordGoesByItself(t *testing.T) {
