@@ -87,8 +87,7 @@ func TestPrimary_ASentinelThatHangs(t *testing.T) {
 // A question that hangs, whatever the timeouts of the user's client, ends after a minute.
 func TestPrimary_ASentinelThatHangsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dials := 0
-		p := &primary{dial: func(ctx context.Context, _, _ string) (net.Conn, error) { dials++; <-ctx.Done(); return nil, ctx.Err() }}
+		p := &primary{dial: func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }}
 		begun := time.Now()
 		p.check(t.Context())
 		time.Sleep(time.Until(begun.Add(time.Minute - 1)))
@@ -96,7 +95,6 @@ func TestPrimary_ASentinelThatHangsForEver(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.False(t, p.checking.Load())
-		assert.Equal(t, 1, dials)
 	})
 }
 
