@@ -20,7 +20,7 @@ var recordContract = []contractRow{
 	{"a record lives while its work runs, and for its time after that", (*storeTest).recordOutlivesWork},
 	{"a record outlives the lease of an owner that crashed", (*storeTest).recordOutlivesLease},
 	{"while the work runs, the key is busy", (*storeTest).recordBegun},
-	{"a result is found while a MinHold keeps the key", (*storeTest).recordMinHold},
+	{"a result is found, and forgotten, while a MinHold keeps the key", (*storeTest).recordMinHold},
 	{"another input is refused, before and after", (*storeTest).recordOtherInput},
 	{"work that failed leaves no record", (*storeTest).recordFailed},
 	{"an owner that follows a crash learns its fence, and leaves the record if it fails", (*storeTest).recordFailedAfterCrash},
@@ -153,6 +153,7 @@ func (s *storeTest) recordMinHold() {
 	s.check(s.releases(guardstore.Release{Owner: "a", Fence: r.Fence, MinHold: contractTTL, Record: &o}, guardstore.ReleaseDone).HeldOver, "not held over")
 	s.check(s.busy("b").Done, "the key is not held over")
 	s.check(string(s.finds("b", guardstore.Once{}, guardstore.RecordDone).Result) == "42", "another result")
+	s.forgets(s.recorded(), guardstore.ForgetDone)
 }
 
 func (s *storeTest) recordOtherInput() {

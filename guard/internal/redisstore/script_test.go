@@ -21,6 +21,8 @@ func TestScript_HoldersWhenMemoryIsFull(t *testing.T) {
 	b.listen("y")
 	b.holds("x-1")
 	b.busy("y-1", "0")
+	b.busy("y-1", "0")
+	assert.Equal(t, "w", b.line("x-1")[3])
 	b.release("x-1", 0)
 	b.memory("1")
 	granted := b.holds("y-1")

@@ -85,17 +85,15 @@ end
 -- join puts the owner into the queue: at the lower of the place that it has and the place that it brings, else
 -- at the end. It returns the place, and how many owners are in front.
 local function join(found)
-  local had = tonumber(redis.call('ZSCORE', queue, owner))
-  local queued = math.min(had or math.huge, place ~= 0 and place or math.huge)
+  local had = tonumber(redis.call('ZSCORE', queue, owner) or math.huge)
+  local queued = math.min(had, place ~= 0 and place or math.huge)
   if queued == math.huge then
     local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
     queued = math.max(at, last and last + 1 or 0)
   end
   redis.call('HSET', seen, owner, clock .. mark)
   expire(seen, forget, 'HDEL', seen, owner)
-  if queued ~= had then
-    redis.call('ZADD', queue, number(queued), owner)
-  end
+  redis.call('ZADD', queue, number(queued), owner)
   expire(queue, forget, 'ZREM', queue, owner)
   local hold = found.hold
   if hold and not string.find(hold.flags, 'w', 1, true) then
