@@ -357,7 +357,7 @@ func (c *call) busy(since clock.Instant, w cohort.Waited, cause error) *BusyErro
 	return e
 }
 
-// outcome is that of a wait which ended with err.
+// outcome says how a wait ended: with err, or with a lease.
 func (c *call) outcome(err error) string {
 	var busy *BusyError
 	switch {

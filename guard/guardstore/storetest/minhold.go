@@ -19,7 +19,7 @@ func (s *storeTest) releaseWith(g guardstore.Grant, least time.Duration, want gu
 const leftOfMinHold = 900 * time.Millisecond
 
 // busyAfter is the reply to an owner after a release with a MinHold of a second. A quorum's
-// release may still be on its way to a minority: Remaining is that of the hold then.
+// release may still be on its way to a minority: Remaining says how long the hold lasts then.
 func (s *storeTest) busyAfter(owner string) guardstore.ClaimReply {
 	for end := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
 		if r := s.busy(owner); r.Remaining <= time.Second || time.Now().After(end) {
