@@ -500,7 +500,6 @@ func TestClient_ACallerLeavesTheQueue(t *testing.T) {
 			{canceled, io.EOF, time.Millisecond},
 			{late, context.DeadlineExceeded, time.Second / 2},
 			{ctx: patient, after: time.Second},
-			{canceled, io.EOF, time.Millisecond},
 		} {
 			callers.Go(func() {
 				got, err := c.Do(caller.ctx, of("it"))
@@ -511,8 +510,7 @@ func TestClient_ACallerLeavesTheQueue(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		time.Sleep(time.Millisecond)
-		cancel(io.EOF)
+		time.AfterFunc(time.Millisecond, func() { cancel(io.EOF) })
 		time.Sleep(time.Until(begun.Add(time.Second)))
 		synctest.Wait()
 		<-c.tasks.Close() // as when Close did not wait for callers

@@ -267,7 +267,6 @@ func TestListen_PausesAreShortAgainWhenASubscriptionLasts(t *testing.T) {
 			{3*time.Second + 500*time.Millisecond, 2 * reconnectWait},
 			{5*time.Second + 500*time.Millisecond, 4 * reconnectWait},
 			{7*time.Second + 500*time.Millisecond + 1, reconnectWait},
-			{8 * time.Second, 2 * reconnectWait},
 		} {
 			s.after(broken.at)
 			require.NoError(t, s.conns[len(s.conns)-1].Close())

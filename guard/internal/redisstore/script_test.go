@@ -109,6 +109,9 @@ func TestScript_ARecordThatCannotBeRead(t *testing.T) {
 		require.NoError(t, b.Set(t.Context(), once, text, 0).Err())
 		assert.Equal(t, []string{"recorded", "damaged"}, b.run("acquire", keys, claim...)[:2], text)
 	}
+	b.holds("x-1") // it was damaged while work ran
+	b.run("release", keys, "1c:", "x-1", "0 0 -", "done", "-", 60000, 0, "me", "result")
+	assert.Equal(t, []string{"recorded", "done"}, b.run("acquire", keys, claim...)[:2])
 }
 
 // Redis refuses an end to the queue, or to seen: the claim that was to wait is in neither.
