@@ -26,7 +26,7 @@ func TestScript_HoldersWhenMemoryIsFull(t *testing.T) {
 	b.release("x-1", 0)
 	b.memory("1")
 	granted := b.holds("y-1")
-	assert.Equal(t, "of y-1", b.line("y-1")[4])
+	assert.Equal(t, []string{"-", "of y-1"}, b.line("y-1")[3:])
 	assert.Greater(t, b.lives(lockKey), 50*time.Second)
 	require.Equal(t, "held", b.renew("y-1", granted, 1000, 3))
 	assert.Equal(t, "3", b.line("y-1")[0])
@@ -109,9 +109,12 @@ func TestScript_ARecordThatCannotBeRead(t *testing.T) {
 		require.NoError(t, b.Set(t.Context(), once, text, 0).Err())
 		assert.Equal(t, []string{"recorded", "damaged"}, b.run("acquire", keys, claim...)[:2], text)
 	}
-	b.holds("x-1") // it was damaged while work ran
-	b.run("release", keys, "1c:", "x-1", "0 0 -", "done", "-", 60000, 0, "me", "result")
-	assert.Equal(t, []string{"recorded", "done"}, b.run("acquire", keys, claim...)[:2])
+	for outcome, next := range map[string]string{"failed": "damaged", "done": "done"} { // it was damaged while work ran
+		require.NoError(t, b.Set(t.Context(), once, "theirs", 0).Err())
+		b.holds("x-1")
+		b.run("release", keys, "1c:", "x-1", "0 0 -", outcome, "-", 60000, 0, "me", "result")
+		assert.Equal(t, []string{"recorded", next}, b.run("acquire", keys, claim...)[:2])
+	}
 }
 
 // Redis refuses an end to the queue, or to seen: the claim that was to wait is in neither.
