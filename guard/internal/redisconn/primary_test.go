@@ -88,7 +88,11 @@ func TestPrimary_ASentinelThatHangs(t *testing.T) {
 func TestPrimary_ASentinelThatHangsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, asked := time.Now(), make(chan time.Duration, 1)
-		p := &primary{dial: func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); asked <- time.Since(begun); return nil, io.EOF }}
+		p := &primary{dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			asked <- time.Since(begun)
+			return nil, io.EOF
+		}}
 		p.check(t.Context())
 		assert.Equal(t, time.Minute, <-asked)
 	})
