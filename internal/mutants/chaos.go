@@ -33,7 +33,7 @@ var rules = []rule{
 		"single", twice,
 	},
 	{"a release without its owner check", scripts + "release.lua", "how == '' and", "how == '' or", "single", twice},
-	{"locks that are kept too short", scripts + "release.lua", "min_hold - (at", "min_hold / 4 - (at", "single", "was to keep the lock for"},
+	{"locks that are kept too short", scripts + "release.lua", "min_hold - math.max", "min_hold / 4 - math.max", "single", "was to keep the lock for"},
 	{"no high water", "guard/internal/redisstore/serverclock.go", "c.ceiling.most(came)", "0", "single", "which has the lower fence"},
 	{"a minority is a quorum", "guard/quorum/store.go", "len(nodes)/2 + 1", "len(nodes) / 2", "quorum", twice},
 }
