@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -179,10 +180,10 @@ func keysOf(words string) (keys []guard.KeyFunc) {
 	return keys
 }
 
-// only has something happen at one kind of call.
-func only(op string, happen func(ctx context.Context) error) func(context.Context, string, string) error {
-	return func(ctx context.Context, is, _ string) error {
-		if is != op {
+// only has something happen at calls of some kinds.
+func only(ops string, happen func(ctx context.Context) error) func(context.Context, string, string) error {
+	return func(ctx context.Context, op, _ string) error {
+		if !slices.Contains(strings.Fields(ops), op) {
 			return nil
 		}
 		return happen(ctx)

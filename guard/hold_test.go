@@ -337,12 +337,7 @@ func TestHold_ALossThatTheWatchdogHasNotReached(t *testing.T) {
 		bubble(t, func(t *testing.T, g *env) {
 			goOn := g.keepWatchdog()
 			l := g.take()
-			g.s.Trouble(func(ctx context.Context, op, _ string) error {
-				if op == "renew" || op == "depth" {
-					return silent(ctx)
-				}
-				return nil
-			}, nil)
+			g.s.Trouble(only("renew depth", silent), nil)
 			time.Sleep(guard.DefaultTTL)
 			require.NoError(t, l.Context().Err(), "the watchdog is not kept")
 			next := g.later()

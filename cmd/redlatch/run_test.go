@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -481,4 +482,11 @@ func TestRun_BadPasswordFileIsRefused(t *testing.T) {
 		assert.NotContains(t, got.stderr, secret)
 	}
 	r.do(69, "ls", "--redis-password-file", r.passwordFile(strings.Repeat("x", 4096)+"\r\n"))
+	c := r.prepare("ls", "--redis-password-file", "/dev/stdin")
+	input, err := c.cmd.StdinPipe() // it stays open
+	require.NoError(t, err)
+	c.start()
+	_, err = io.WriteString(input, strings.Repeat("x", 5000))
+	require.NoError(t, err)
+	assert.Contains(t, c.ends(64).stderr, "longer than 4096 bytes")
 }

@@ -32,6 +32,7 @@ func Open(user redis.UniversalClient, o Options) *Client {
 	c.calls = &combiner{link: c.link(o.newClient(user, 0, c.primary)), tasks: c.tasks}
 	c.renewals = c.link(o.newClient(user, renewalsIdle, c.primary))
 	c.nodes = newClusterNodes(c.calls.link, c.renewals.client, c.tasks)
+	c.apart.Store(c.nodes != nil)
 	return c
 }
 

@@ -629,8 +629,7 @@ func TestClient_OnClientSeesEachClient(t *testing.T) {
 	var clients []redis.UniversalClient
 	o := Options{OnClient: func(client redis.UniversalClient) { clients = append(clients, client) }}
 	onFakeServer(t, o, func(t *testing.T, _ *fakeServer, c *Client) {
-		_, err := c.Call(t.Context(), "echo", "it")
-		require.NoError(t, err)
+		_, _ = c.Call(t.Context(), "echo", "it")
 		require.Len(t, clients, 2)
 		for _, client := range clients {
 			assert.Equal(t, 20, client.(*redis.Client).Options().PoolSize)
@@ -638,7 +637,7 @@ func TestClient_OnClientSeesEachClient(t *testing.T) {
 		assert.True(t, c.SingleAddress())
 		assert.Empty(t, c.Server(t.Context(), "key"))
 		require.NoError(t, c.Close())
-		_, err = c.Do(t.Context(), of("it"))
+		_, err := c.Do(t.Context(), of("it"))
 		require.NoError(t, err)
 		assert.Len(t, clients, 3)
 	})
@@ -650,6 +649,7 @@ func TestClient_OfAClusterThatCannotBeReached(t *testing.T) {
 	defer func() { require.NoError(t, user.Close()) }()
 	c := Open(user, Options{AttemptTimeout: time.Second})
 	defer func() { require.NoError(t, c.Close()) }()
+	assert.True(t, c.apart.Load(), "commands share no calls")
 	assert.False(t, c.SingleAddress())
 	assert.Empty(t, c.Server(t.Context(), "key"), "it is not known yet")
 	_, err := c.Do(t.Context(), of("it"))
@@ -659,11 +659,10 @@ func TestClient_OfAClusterThatCannotBeReached(t *testing.T) {
 	require.Error(t, c.Pipeline(t.Context(), []Command{of("it")})[0].Err)
 
 	other := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer func() { require.NoError(t, other.Close()) }()
 	single := Open(other, Options{AttemptTimeout: time.Second})
 	_, err = single.Do(t.Context(), of("it"))
 	assert.Equal(t, 1, strings.Count(err.Error(), "127.0.0.1:1"), "%v", err)
-	require.NoError(t, single.Close())
+	require.NoError(t, errors.Join(single.Close(), other.Close()))
 }
 
 // A pipeline that does not get through asks the cluster anew which node serves which slot: renewals may be all that is

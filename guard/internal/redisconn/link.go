@@ -81,7 +81,7 @@ func (l *link) unpack(ctx context.Context, cmd noRetryCmd, part []int, answer fu
 		return nil
 	}
 	if redis.HasErrorPrefix(err, "CROSSSLOT") {
-		l.apart.Store(true) // it is a cluster
+		l.apart.Store(true) // one address leads to a cluster
 	}
 	replies, _ := cmd.Val().([]any)
 	if len(replies) != len(part) {

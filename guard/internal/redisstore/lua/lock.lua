@@ -8,8 +8,8 @@ local batch = 16           -- owners that one call takes out of the queue; those
 local empty = {count = 0, limit = any, fence = 0}
 local unreadable = {count = 1, limit = 1, fence = 0}
 
--- inside returns who is inside: how many; the strictest limit; the highest fence, if others may get in; of an exclusive
--- lock, its owner and its hold; and the hold of the owner that asks. It removes holders whose time has ended. A
+-- inside returns who is inside: how many; the strictest limit; the highest fence; of an exclusive lock, its
+-- owner and its hold; and the hold of the owner that asks. It removes holders whose time has ended. A
 -- value that it cannot read is a holder that tolerates no other.
 local function inside(owner)
   local field = redis.pcall('HRANDFIELD', lock, 1, 'WITHVALUES')
@@ -22,7 +22,7 @@ local function inside(owner)
     return empty
   elseif field[1] ~= '@fence' and limit_of(field[1]) == 1 then
     local hold = decode(field[2])
-    return {count = 1, limit = 1, fence = 0, owner = field[1], hold = hold, mine = field[1] == owner and hold}
+    return {count = 1, limit = 1, fence = hold and hold.fence or 0, owner = field[1], hold = hold, mine = field[1] == owner and hold}
   end
   local late = redis.call('ZRANGEBYSCORE', holders, '(0', number(at), 'LIMIT', 0, 32)
   if late[1] then
